@@ -30,7 +30,7 @@ class Mixture:
         share: in [0, 1] of the trained weights; the rest are those that training began with.
         gain: of the mean retrieval in trained languages; None without test pairs.
         kept: of each measure the mean change over all kept sets, and its 95 % interval; below 0 is a loss.
-        lost: kept sets that have surely lost more than the bound, with their measure.
+        lost: of each measure the kept sets that have surely lost more than the bound, as "fr, ru (similarity)".
         holds: whether a mean loss of the bound is excluded in each measure, and no set is lost.
     """
 
@@ -50,16 +50,19 @@ def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixtu
     pairs = zip(compared.rows, compared.changes, strict=True)
     kept_rows = [(row, change) for row, change in pairs if is_kept(vars(row))]
     gains = [row.difference for row in compared.rows if row.measure == "retrieval" and not is_kept(vars(row))]
-    means, lost, holds = dict[str, tuple[float, float, float]](), dict[str, None](), True
+    means, lost, holds = dict[str, tuple[float, float, float]](), list[str](), True
     for name, measure in ((name, measure) for name, measure in MEASURES.items() if measure.is_bound):
         of_measure = [(row, change) for row, change in kept_rows if row.measure == name]
         changes = [change for _, change in of_measure]
         estimates = [change.estimate for change in changes if change.estimate]
         holds = holds and len(estimates) == len(changes)  # a single sentence excludes nothing
-        for row, _ in of_measure:
-            ends = [measure.better * end for end in (row.low, row.high) if end is not None]
-            if ends and max(ends) < -bound / 100:
-                lost[f"{row.language} ({measure.short})"] = None
+        surely = dict.fromkeys(
+            row.language
+            for row, _ in of_measure
+            if (best := row.high if measure.better > 0 else row.low) is not None
+            and measure.better * best < -bound / 100
+        )
+        lost += [f"{', '.join(surely)} ({measure.short})"] * bool(surely)
         if estimates:
             mean = measure.better * math.fsum(estimate.value for estimate in estimates) / len(estimates)
             error = math.sqrt(math.fsum(estimate.standard_error**2 for estimate in estimates)) / len(estimates)
@@ -71,7 +74,7 @@ def judge_mixture(share: float, compared: BaseComparison, bound: float) -> Mixtu
         share=share,
         gain=math.fsum(gains) / len(gains) if gains else None,
         kept=means,
-        lost=[*lost],
+        lost=lost,
         holds=holds and bool(means) and not lost,
     )
 

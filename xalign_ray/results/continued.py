@@ -161,12 +161,8 @@ def kept_sentence(found: Continued) -> str:
     rows = {name: found.of(name, kept=True) for name, measure in MEASURES.items() if measure.is_bound}
     if not any(rows.values()):
         return ""
-    lost = [
-        f"{row['language']} ({MEASURES[name].short})"
-        for name, of_measure in rows.items()
-        for row in of_measure
-        if row["verdict"] == "lost"
-    ]
+    surely = {name: [row["language"] for row in of if row["verdict"] == "lost"] for name, of in rows.items()}
+    lost = [f"{', '.join(languages)} ({MEASURES[name].short})" for name, languages in surely.items() if languages]
     what = f"lost in {', '.join(lost)}" if lost else "no loss is certain"
     means = [_before_and_after(name, of_measure) for name, of_measure in rows.items() if of_measure]
     bound = f" {of_bound(found.bound)}" if found.bound else ""
