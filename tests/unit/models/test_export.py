@@ -115,7 +115,7 @@ def test_what_a_killed_export_leaves_is_removed_by_who_locks_the_run_next(
         export(state, config, prepared, tmp_path / "run" / "export", FACTS)
     monkeypatch.undo()
     (left,) = (tmp_path / "run").iterdir()
-    left.rename(left.with_name(left.name.replace(f".{os.getpid()}@", ".999999999@")))
+    left.rename(left.with_name(left.name.replace(f".{os.getpid()}.", ".999999999.")))
     with hold(tmp_path / "run", "export"):
         assert files(tmp_path / "run") == [LOCK]
 
