@@ -60,7 +60,7 @@ class PairChecks:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is nothing to say of it but how many pairs it has."""
+        """Whether the source has no fault, no bad row, no note, and was read to its end."""
         return not (any(count for count, _ in self.faults.values()) or self.bad or self.others or self.is_cut)
 
     def __str__(self) -> str:

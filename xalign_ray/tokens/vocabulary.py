@@ -133,7 +133,7 @@ def _train(settings: BpeTokenizer, texts: Sequence[Input], output: Path) -> Path
 def _sampler(texts: Sequence[Input], limit: int, languages: Collection[str] = ()) -> Callable[[], Iterator[str]]:
     """The beginning of each input, up to `limit` characters of each: the same lines each time it is called.
 
-    Words of more than LONG characters are cut into words of so many.
+    Longer words are cut every LONG characters.
 
     Args:
         languages: whose lines alone are taken, if some are named.

@@ -164,7 +164,7 @@ def _inner(word: str) -> str:
 
 
 def count_pieces(tokenizer: Tokenizer, lines: Iterable[str], prompts: Collection[str] = ("",)) -> NDArray[np.int64]:
-    """How often each piece stands in text, behind that prompt of which it is most often: [V]."""
+    """The count of each piece in text, the largest over the prompts that stand before each line: [V]."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     counts = np.zeros((len(prompts), 1 + max(tokenizer.get_vocab().values())), np.int64)
