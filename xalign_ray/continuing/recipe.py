@@ -73,11 +73,13 @@ class Continuation:
         return yaml.safe_dump(dict(self.tree), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
 
 
-def make_recipe(lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data) -> dict[str, Any]:
-    """The file of a recipe that extends the method's, without settings and length."""
+def make_recipe(
+    lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data, opens: bool = True
+) -> dict[str, Any]:
+    """The file of a recipe that extends the method's, without settings and length; see `story.resolve`."""
     base = load_recipe(f"continue/{method}").config
     output = os.path.dirname(lines.output.rstrip("/")) or "." if lines.output else str(RUNS)
-    streams, objectives = _rows_and_losses(lines, encoder, method, replay, data)
+    streams, objectives = _rows_and_losses(lines, encoder, method, replay, data, opens)
     optimizer: dict[str, Any] = {}
     factor = (0.5 if encoder.config["hidden_size"] >= LARGE else 1) * (OF_ADAPTERS if lines.lora else 1)
     if factor != 1:
@@ -148,7 +150,7 @@ def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[st
 
 
 def _rows_and_losses(
-    lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data
+    lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data, opens: bool
 ) -> tuple[list[Any], list[Any]]:
     """The method's streams and objectives, with replay, the encoder's prompt, pooling and temperature."""
     base = load_recipe(f"continue/{method}").config
@@ -161,7 +163,7 @@ def _rows_and_losses(
     streams = [rows.model_copy(update=prompted) if isinstance(rows, ContrastedPairs) else rows for rows in streams]
     pooled = {"pooling": encoder.sentences.rule.pooling}
     objectives = [loss.model_copy(update=pooled) if hasattr(loss, "pooling") else loss for loss in objectives]
-    if any(isinstance(loss, SentenceContrast) for loss in objectives):
+    if opens and any(isinstance(loss, SentenceContrast) for loss in objectives):
         calibrated = {"temperature": own_temperature(encoder, data.pairs)}
         objectives = [
             loss.model_copy(update=calibrated) if isinstance(loss, SentenceContrast) else loss for loss in objectives

@@ -61,8 +61,11 @@ def describe_needs(continuation: Continuation) -> str:
     return "\n".join([*continuation.notes, "", describe(continuation.recipe)])
 
 
-def resolve(lines: FiveLines) -> Continuation:
+def resolve(lines: FiveLines, opens: bool = True) -> Continuation:
     """Looks at the encoder and the data, and writes the recipe that they need; starts nothing.
+
+    Args:
+        opens: the encoder's weights too, by which the temperature of a contrast is found; a plan needs none.
 
     Raises:
         ConfigError: the lines, the data and the encoder do not fit together.
@@ -82,7 +85,7 @@ def resolve(lines: FiveLines) -> Continuation:
         notes += note_small_sets(data.kept, lines.lose_at_most)
 
     # The recipe, with a length of 1 until it is known.
-    tree = make_recipe(lines, encoder, method, replay, data)
+    tree = make_recipe(lines, encoder, method, replay, data, opens)
     name = re.sub(r"[^\w.-]+", "-", f"{Path(lines.model).name}-{method}")
     recipe = resolve_tree(tree | {"train": {"max_steps": 1, **tree["train"]}}, COMMAND_LINE, name, lines.set)
     config = recipe.config
@@ -99,7 +102,7 @@ def resolve(lines: FiveLines) -> Continuation:
             "exported (--dev FILE names others; --no-keep-best exports the last checkpoint)."
         )
 
-    temperatures = [loss.temperature for loss in config.objectives if isinstance(loss, SentenceContrast)]
+    temperatures = [loss.temperature for loss in config.objectives if opens and isinstance(loss, SentenceContrast)]
     notes += [f"Temperature of the contrast: {temperature:g}." for temperature in temperatures]
 
     # The length, and held-out losses where a loss predicts words.

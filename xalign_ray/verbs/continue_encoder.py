@@ -113,7 +113,7 @@ def continue_encoder(
 
         if not plan and not show_recipe:
             return Run(story.continue_lines(lines, local, trust, rehash))
-        continuation = story.resolve(lines)
+        continuation = story.resolve(lines, opens=show_recipe)
         if show_recipe:
             return continuation.as_yaml.rstrip("\n")
         return story.describe_needs(continuation)

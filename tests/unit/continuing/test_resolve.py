@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from xalign_ray.continuing.files import as_sentences, look_at_kept
 from xalign_ray.continuing.five_lines import read_five_lines
 from xalign_ray.continuing.recipe import Continuation
 from xalign_ray.continuing.sentence_sets import QuerySet
-from xalign_ray.continuing.story import resolve
+from xalign_ray.continuing.story import describe_needs, resolve
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.language_id import codes_in_name
 
@@ -91,6 +92,16 @@ def test_shown_recipe_is_the_recipe_that_runs(folder: Path, options: dict[str, A
     found = resolved(**options)
     (folder / "shown.yaml").write_text(found.as_yaml)
     assert load_recipe("shown.yaml").config == found.recipe.config
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_plan_opens_no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xalign_ray.models.vectors", None)
+    with pytest.raises(ImportError):
+        resolved()
+    planned = resolve(read_five_lines("bare", {"pairs": ["pairs.en-de.tsv"]}), opens=False)
+    assert "memory" in describe_needs(planned)
+    assert not [note for note in planned.notes if note.startswith("Temperature")]
 
 
 def test_pairs_of_an_encoder_without_a_head() -> None:
