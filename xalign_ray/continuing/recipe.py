@@ -74,7 +74,7 @@ class Continuation:
 
 
 def make_recipe(
-    lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data, opens: bool = True
+    lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data, opens: bool
 ) -> dict[str, Any]:
     """The file of a recipe that extends the method's, without settings and length; see `story.resolve`."""
     base = load_recipe(f"continue/{method}").config
