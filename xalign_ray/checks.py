@@ -122,7 +122,7 @@ def values_from_scratch(config: RunConfig) -> str:
         return ""
     rate, length = config.train.optimizer.learning_rate, config.data.max_seq_length
     doubtful = [
-        (rate > HIGHEST_RATE, f"train.optimizer.learning_rate={rate:g}", "2e-5"),
+        (rate > HIGHEST_RATE and not config.train.head_first, f"train.optimizer.learning_rate={rate:g}", "2e-5"),
         (config.model.hidden_dropout_prob == 0, "model.hidden_dropout_prob=0", "null"),
         (length < SHORTEST_ROW, f"data.max_seq_length={length}", "128"),
     ]

@@ -184,6 +184,11 @@ class TrainConfig(Frozen):
             yield "trainable: a phase of new_rows comes before those in which all rows move"
 
     @property
+    def head_first(self) -> bool:
+        """Whether the masked-LM head moves alone at first: a new one then harms no other weights."""
+        return self.phases[0][1] == ("head",)
+
+    @property
     def phases(self) -> tuple[tuple[int, Parts], ...]:
         """The first step of each phase, and the parts that move in it."""
         phases: Any = self.trainable if isinstance(self.trainable[0], tuple) else ((0, self.trainable),)

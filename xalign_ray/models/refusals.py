@@ -34,7 +34,7 @@ def check_head(config: RunConfig) -> None:
     if init_from is None or values is None:
         return
     check_family(config, family_of(init_from, values))
-    if draws_head(config):
+    if draws_head(config) and not config.train.head_first:
         refuse_new_head(config)
         say(f"warning: {init_from} is continued {NEW_HEAD}: until that is trained, its gradients harm the encoder.")
 
@@ -89,18 +89,18 @@ def check_family(config: RunConfig, family: Family) -> None:
 
 
 def refuse_new_head(config: RunConfig) -> None:
-    """Of an encoder without a masked-LM head: refuses losses that would train one from random weights, unless allowed.
+    """Of an encoder without a masked-LM head: refuses losses that would train one with the encoder, unless allowed.
 
     Raises:
         ConfigError: a loss predicts pieces.
     """
     losses = [loss.kind for loss in config.objectives if loss.predicts_pieces]
-    if not losses or "new_head" in config.allow:
+    if not losses or config.train.head_first or "new_head" in config.allow:
         return
     raise ConfigError(
         f"model.init_from: {config.model.init_from} has no masked-LM head, and objective {', '.join(losses)} would "
-        "train a new one from random weights: its gradients harm the encoder. Leave it out of `objectives`, or set "
-        "allow to [new_head]."
+        "train a new one from random weights: its gradients harm the encoder. Leave it out of `objectives`, train the "
+        "head first (`train.trainable: [[0, head], [0.5, all]]`), or set allow to [new_head]."
     )
 
 

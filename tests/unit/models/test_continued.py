@@ -45,18 +45,20 @@ def continued(encoder: Path, *settings: str) -> Recipe:
 def test_a_masked_lm_over_a_new_head_is_refused_with_the_way_out(encoder: Path) -> None:
     said = (
         rf"^model\.init_from: {encoder} has no masked-LM head, and objective masked_lm would train a new one from "
-        r"random weights: its gradients harm the encoder\. Leave it out of `objectives`, or set allow "
-        r"to \[new_head\]\.$"
+        r"random weights: its gradients harm the encoder\. Leave it out of `objectives`, train the head "
+        r"first \(`train\.trainable: \[\[0, head\], \[0\.5, all\]\]`\), or set allow to \[new_head\]\.$"
     )
     for refuses in (check_recipe, lambda recipe: check_opens(recipe.config)):
         with pytest.raises(ConfigError, match=said):
             refuses(continued(encoder))
         refuses(continued(encoder, "allow=[new_head]"))
         refuses(continued(encoder, CONTRAST))
+        refuses(continued(encoder, "train.trainable=[[0, head], [0.5, all]]"))
 
 
 def test_masked_lm_names_a_newly_drawn_head(encoder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    check_recipe(continued(encoder, CONTRAST))
+    for harmless in (CONTRAST, "train.trainable=head"):
+        check_recipe(continued(encoder, harmless))
     assert "newly drawn" not in capsys.readouterr().err
     check_recipe(continued(encoder, "allow=[new_head]"))
     assert f"warning: {encoder} is continued with a newly drawn masked-LM head" in capsys.readouterr().err
@@ -140,6 +142,7 @@ def test_values_for_training_from_scratch_are_warned_of_unless_the_encoder_is_ou
         f"warning: {encoder} is continued with values for training from scratch: train.optimizer.learning_rate=0.001 "
         "(usual: 2e-5), model.hidden_dropout_prob=0 (usual: null), data.max_seq_length=48 (usual: 128)."
     )
+    assert "learning_rate" not in values_from_scratch(continued(encoder, "train.trainable=head").config)
     usual = continued(encoder, "train.optimizer.learning_rate=3e-4", "model.hidden_dropout_prob=0.1")
     assert "learning_rate" not in values_from_scratch(usual.config)
     assert "dropout" not in values_from_scratch(usual.config)
