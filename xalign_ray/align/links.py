@@ -36,16 +36,6 @@ def read_pharaoh(line: str) -> list[Link]:
     return [(int(i), int(j)) for i, _, j in (link.partition("-") for link in line.split())]
 
 
-def intersection(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """Links that both directions have: the most precise."""
-    return forward & backward
-
-
-def union(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """Links that either direction has: the most complete."""
-    return forward | backward
-
-
 def grow_diag(forward: set[Link], backward: set[Link]) -> set[Link]:
     """The intersection, grown into the union from neighbour to neighbour while a link touches an unaligned word.
 
@@ -96,8 +86,8 @@ def _finish(grown: set[Link], directions: Sequence[set[Link]], wanted: Callable[
 GROW_DIAG_FINAL_AND = "grow-diag-final-and"
 
 SYMMETRISERS: Mapping[str, Callable[[set[Link], set[Link]], set[Link]]] = {
-    "intersection": intersection,
-    "union": union,
+    "intersection": set.intersection,
+    "union": set.union,
     "grow-diag": grow_diag,
     "grow-diag-final": grow_diag_final,
     GROW_DIAG_FINAL_AND: grow_diag_final_and,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -182,14 +182,6 @@ DOCUMENT_SENTENCES = (5, 8)
 STATED_SHARE = 0.7  # of the triples of the table, in a language's documents; each language has other ones
 
 
-@dataclass(frozen=True, slots=True)
-class Article:
-    """A document before it is put into words: a topic's facts."""
-
-    topic: str
-    facts: tuple[Fact, ...]
-
-
 def draw_facts(
     table: FactTable, rng: random.Random, allowed: Callable[[Fact], bool], topic: str = ""
 ) -> Iterator[Fact]:
@@ -212,21 +204,21 @@ def draw_distinct(table: FactTable, rng: random.Random, allowed: Callable[[Fact]
 
 def draw_articles(
     table: FactTable, language: str, seed: int, allowed: Callable[[Fact], bool], sentences: int
-) -> list[Article]:
-    """The documents of a language, `count` sentences in all; the language leaves out some triples for good."""
+) -> list[list[Fact]]:
+    """The documents of a language as facts, each of one topic; the language leaves out some triples for good."""
     rng = random.Random(f"articles/{language}/{seed}")
 
     def is_stated(fact: Fact) -> bool:
         stated = random.Random(f"told/{language}/{seed}/{'/'.join(fact.triple)}").random() < STATED_SHARE
         return stated and allowed(fact)
 
-    articles: list[Article] = []
+    articles: list[list[Fact]] = []
     left = sentences
     while left > 0:
         topic = table.topics.sample(rng)
         length = min(left, rng.choice(range(DOCUMENT_SENTENCES[0], DOCUMENT_SENTENCES[1] + 1)))
         facts = draw_facts(table, rng, is_stated, topic)
-        articles.append(Article(topic, tuple(next(facts) for _ in range(length))))
+        articles.append([*islice(facts, length)])
         left -= length
     return articles
 
@@ -290,24 +282,18 @@ def _invented_lexicon(script: str) -> dict[str, str]:
     return invent_words(content, script, 2) | invent_words(FUNCTION_WORDS, script, 1) | cognates
 
 
-def _english_lexicon() -> dict[str, str]:
-    return {word: word for word in [*(concept.word for concept in load_concepts()), *FUNCTION_WORDS]}
-
-
-def _armenian_lexicon() -> dict[str, str]:
-    cognates = {concept.word for concept in load_concepts() if concept.cognate}
-    return {word: word if word in cognates else word.translate(LATIN_TO_ARMENIAN) for word in _english_lexicon()}
-
-
 @cache
 def load_languages() -> tuple[Language, ...]:
     """The five languages, English (the pivot of pairs and dictionaries) first."""
+    english = {word: word for word in [*(concept.word for concept in load_concepts()), *FUNCTION_WORDS]}
+    cognates = {concept.word for concept in load_concepts() if concept.cognate}
+    armenian = {word: word if word in cognates else word.translate(LATIN_TO_ARMENIAN) for word in english}
     return (
-        Language("en", "Latn", "SVO", False, False, False, False, _english_lexicon()),
+        Language("en", "Latn", "SVO", False, False, False, False, english),
         Language("qgr", "Grek", "SVO", False, True, True, False, _invented_lexicon("Grek")),
         Language("qdv", "Deva", "SOV", True, False, False, False, _invented_lexicon("Deva")),
         Language("qge", "Geor", "VSO", False, True, False, False, _invented_lexicon("Geor")),
-        Language("qhy", "Armn", "SVO", False, False, False, True, _armenian_lexicon()),
+        Language("qhy", "Armn", "SVO", False, False, False, True, armenian),
     )
 
 

@@ -284,13 +284,11 @@ def _ask(fact: Fact, language: Language) -> str:
     return f"{_words(asked)} {QUESTION_MARK}"
 
 
-def _kind(role: str, topic: str) -> str | None:
-    if role == "thing":
-        return "ORG" if topic in ORGANISED else None
-    return {"agent": "PER", "place": "LOC"}.get(role)
-
-
-_KINDS: Mapping[str, str | None] = {concept.word: _kind(concept.role, concept.topic) for concept in load_concepts()}
+_KINDS = {
+    concept.word: {"agent": "PER", "place": "LOC"}.get(concept.role, "ORG")
+    for concept in load_concepts()
+    if concept.role in ("agent", "place") or (concept.role == "thing" and concept.topic in ORGANISED)
+}
 
 
 def list_entries(source: Language, target: Language, seed: int) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -298,13 +296,9 @@ def list_entries(source: Language, target: Language, seed: int) -> tuple[list[tu
     rng = random.Random(f"noise/{source.code}/{target.code}/{seed}")
     words = [concept.word for concept in load_concepts()]
     right = [(source.words[word], target.words[word]) for word in words]
-    wrong = [(source.words[word], target.words[other]) for word, other in _mismatches(words, rng)]
-    return right, wrong
-
-
-def _mismatches(words: list[str], rng: random.Random) -> list[tuple[str, str]]:
     chosen = rng.sample(words, 2 * round(NOISE_SHARE * len(words)))
-    return list(zip(chosen[::2], chosen[1::2], strict=True))
+    wrong = [(source.words[a], target.words[b]) for a, b in zip(chosen[::2], chosen[1::2], strict=True)]
+    return right, wrong
 
 
 def shuffle_targets(entries: list[tuple[str, str]], rng: random.Random) -> list[tuple[str, str]]:
@@ -357,14 +351,14 @@ def _document_files(world: World, sentences: int) -> Files:
         documents = [
             {
                 "id": number,
-                "title": language.words[article.facts[0].subject.word],
-                "text": "\n".join(_text(fact, language) for fact in article.facts),
+                "title": language.words[article[0].subject.word],
+                "text": "\n".join(_text(fact, language) for fact in article),
             }
             for number, article in enumerate(articles)
         ]
         yield f"wiki/{language.code}.jsonl", (json.dumps(document, ensure_ascii=False) for document in documents)
         if language is ENGLISH:  # what `data derive` gives another word order
-            trees = ((say(fact, ENGLISH) for fact in article.facts) for article in articles)
+            trees = ((say(fact, ENGLISH) for fact in article) for article in articles)
             yield f"trees/{PIVOT}.conllu", conllu_documents(trees)
 
 

@@ -404,10 +404,15 @@ def record_as_json(record: Record) -> dict[str, Any]:
     return {"kind": _KINDS[type(record)], **fields}
 
 
+def split_notes(counts: Mapping[str, int]) -> tuple[Counter[str], Counter[str]]:
+    """Counts of rows that were left out, by reason, and of what was noted, both as readers count them."""
+    notes = Counter({what.removeprefix(NOTED): count for what, count in counts.items() if what.startswith(NOTED)})
+    return Counter({what: count for what, count in counts.items() if not what.startswith(NOTED)}), notes
+
+
 def describe_counts(kind: Kind, good: int, bad: Mapping[str, int], skipped: Mapping[str, int]) -> str:
     """A sentence on the rows of a source: good records, bad rows and rows left out, by their reasons, and notes."""
-    notes = {what.removeprefix(NOTED): count for what, count in skipped.items() if what.startswith(NOTED)}
-    left_out = {reason: count for reason, count in skipped.items() if not reason.startswith(NOTED)}
+    left_out, notes = split_notes(skipped)
     counted = [
         f"{title} {sum(counts.values()):,} ({list_reasons(counts)})"
         for title, counts in (("bad rows", bad), ("left out", left_out))

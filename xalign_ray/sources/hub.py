@@ -17,6 +17,7 @@ from typing import Any
 
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.sources.language_id import language_of_name, same_language
+from xalign_ray.sources.records import list_some
 
 SPLITS = {
     "train": "train", "training": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev",
@@ -179,12 +180,10 @@ def choose_config(name: str, names: Sequence[str], languages: Sequence[str]) -> 
     if not fitting and "default" in names:
         return "default"
     if len(fitting) != 1:
-        listed = fitting or names
-        more = f" and {len(listed) - MAX_LISTED} more" if len(listed) > MAX_LISTED else ""
         what = "several configurations" if fitting else "no configuration"
         raise ConfigError(
-            f"{name} has {what} of {' and '.join(languages)} by name: {', '.join(listed[:MAX_LISTED])}{more}. "
-            "Name one with config."
+            f"{name} has {what} of {' and '.join(languages)} by name: {list_some(fitting or names, MAX_LISTED)}. Name "
+            "one with config."
         )
     return fitting[0]
 

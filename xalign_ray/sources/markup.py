@@ -102,7 +102,6 @@ def _place(line: str, start: int) -> int:
     return 0 if before == " " else 1
 
 
-PARSERS = {"wikipedia": "mwparserfromhell"}  # formats whose text depends on a package
 _HIDDEN_NAMESPACES = frozenset({"file", "image", "category"})  # these work in every wiki
 # A link to the same article in another language: `[[zh-min-nan:X]]`, but not `[[doi:10.1/182|the DOI]]`.
 _OTHER_LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):\S.*", re.I)
@@ -452,5 +451,4 @@ def _drop_empty_sections(lines: Iterable[_Line]) -> list[_Line]:
 
 def parser_version(format_: str) -> list[str]:
     """Further inputs of a format's text besides its files; most have none."""
-    package = PARSERS.get(format_)
-    return [package, version(package)] if package else []
+    return ["mwparserfromhell", version("mwparserfromhell")] if format_ == "wikipedia" else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import glob
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -301,22 +301,16 @@ def read_lines(
       BrokenFileError: the rest cannot be read.
       DataError: it holds no lines of text by check_text, or no sentences, or its lines end in CR alone.
     """
-    return number_lines(Chunks(path, span), path, first_line, json_lines=json_lines, sentences=sentences)
+    return number_lines(Chunks(path, span), first_line, json_lines=json_lines, sentences=sentences)
 
 
 def number_lines(
-    chunks: Iterable[bytes],
-    name: str,
-    first_line: int = 1,
-    *,
-    json_lines: bool = False,
-    sentences: bool = False,
+    chunks: Chunks, first_line: int = 1, *, json_lines: bool = False, sentences: bool = False
 ) -> Iterator[Line]:
-    """As read_lines, of bytes that come in chunks; `name` is the file's, for messages."""
+    """As read_lines, of the chunks of a file or of a member of an archive."""
     number, begun, size = first_line, list[bytes](), 0  # the line that no chunk has ended yet
-    if first_line == 1:
-        chunks = _as_text(iter(chunks), name, json_lines=json_lines, sentences=sentences)
-    for chunk in chunks:
+    is_begin = first_line == 1
+    for chunk in _as_text(chunks, json_lines=json_lines, sentences=sentences) if is_begin else chunks:
         complete, end, rest = chunk.rpartition(b"\n")
         if end:
             for line in _decode_all(number, b"".join([*begun, complete])):
@@ -332,28 +326,29 @@ def number_lines(
 
 def check_lines(path: str, *, json_lines: bool = False, sentences: bool = False) -> None:
     """Looks at the beginning of a file of lines; raises what read_lines would at its first line."""
-    next(_as_text(iter(Chunks(path)), path, json_lines=json_lines, sentences=sentences))
+    next(_as_text(Chunks(path), json_lines=json_lines, sentences=sentences))
 
 
-def _as_text(chunks: Iterator[bytes], name: str, *, json_lines: bool, sentences: bool) -> Iterator[bytes]:
+def _as_text(chunks: Chunks, *, json_lines: bool, sentences: bool) -> Iterator[bytes]:
     """The same text in UTF-8 if it begins with a mark of UTF-16; what is not UTF-16 becomes what is not UTF-8.
 
     Raises:
       DataError: it is no text by check_text, or no sentences by check_sentences, or its first line ends in CR alone.
     """
-    text, begun, size, has_end = _as_utf8(chunks), list[bytes](), 0, False
+    text, begun, size, has_end = _as_utf8(iter(chunks)), list[bytes](), 0, False
     while size < HEAD_BYTES or not (has_end or size > MAX_LINE_BYTES):
         if not (chunk := next(text, b"")):
             break
         begun.append(chunk)
         size, has_end = size + len(chunk), has_end or b"\n" in chunk
     head = b"".join(begun)
-    check_text(name, head[:HEAD_BYTES], json_lines=json_lines)
+    check_text(chunks.path, head[:HEAD_BYTES], json_lines=json_lines)
     if sentences:
-        check_sentences(name, head[:HEAD_BYTES])
+        check_sentences(chunks.path, head[:HEAD_BYTES])
     if b"\n" not in head and b"\r" in head.rstrip(b"\r"):
         raise DataError(
-            f"{name} has lines that end in a carriage return (CR) alone. Convert them: tr '\\r' '\\n' < OLD > NEW"
+            f"{chunks.path} has lines that end in a carriage return (CR) alone. Convert them: tr '\\r' '\\n' < OLD "
+            "> NEW"
         )
     yield head
     yield from text

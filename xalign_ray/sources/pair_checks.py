@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xalign_ray.config.schema import DataConfig
 from xalign_ray.config.sources import ParallelCorpus
 from xalign_ray.errors import ConfigError
-from xalign_ray.sources.formats import NOTED, find_source, read
+from xalign_ray.sources.formats import find_source, read, split_notes
 from xalign_ray.sources.html import has_markup
 from xalign_ray.sources.language_id import accepted_labels, is_installed, surest_label
 from xalign_ray.sources.records import BOTH_EMPTY, Pair, list_reasons
@@ -69,8 +69,7 @@ class PairChecks:
             for kind, (count, of) in self.faults.items()
             if count
         ]
-        notes = {what.removeprefix(NOTED): count for what, count in self.others.items() if what.startswith(NOTED)}
-        left_out = {what: count for what, count in self.others.items() if not what.startswith(NOTED)}
+        left_out, notes = split_notes(self.others)
         named = (("bad rows", self.bad), ("left out", left_out), ("noted", notes))
         besides = "".join(f"; {title}: {list_reasons(counts)}" for title, counts in named if counts)
         first = f" of its first {self.rows:,} rows" if self.is_cut else ""

@@ -21,7 +21,7 @@ from xalign_ray.sources.columns import (
 )
 from xalign_ray.sources.first_rows import look_at_file, look_at_table, look_at_texts
 from xalign_ray.sources.formats import find_source, read
-from xalign_ray.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved
+from xalign_ray.sources.hub import SPLITS, choose_split, fetch_dataset, find_saved, is_hub_id
 from xalign_ray.sources.language_id import (
     PACKAGE,
     codes_in_name,
@@ -199,7 +199,6 @@ def read_pairs(
 
 # Files of pairs below the paths that a user names: folders, saved `datasets`, splits, and data sets of the hub.
 
-_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(:[\w.-]+)?")
 _FILE_SUFFIX = re.compile(
     r"\.(csv|tsv|txt|tab|jsonl?|parquet|arrow|tmx|xlf|xliff|sdlxliff|po|pot|xlsx|zip|tar|tgz|gz|bz2|zst|[a-z]{2,3})$",
     re.IGNORECASE,
@@ -233,7 +232,7 @@ def find_first_rows(paths: Sequence[str], split: str = "train") -> list[FirstRow
                 tables.append(look_at_table(saved.files, "arrow", "saved data set"))
             else:
                 below |= _files_below(Path(path), split)
-        elif not Path(path).is_file() and _HUB_ID.fullmatch(path) and not _FILE_SUFFIX.search(path):
+        elif not Path(path).is_file() and is_hub_id(path.partition(":")[0]) and not _FILE_SUFFIX.search(path):
             name, _, configuration = path.partition(":")
             fetched = fetch_dataset(name, configuration or None, split)
             tables.append(look_at_table(fetched, "arrow", "data set of the hub"))

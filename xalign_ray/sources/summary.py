@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from xalign_ray.errors import DataError
-from xalign_ray.sources.formats import NOTED, explain_empty, explain_no_good_row
+from xalign_ray.sources.formats import explain_empty, explain_no_good_row, split_notes
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import BOTH_EMPTY, ONE_EMPTY, BadRow, list_reasons
 from xalign_ray.sources.stored import read_bad_rows, read_facts
@@ -183,7 +183,7 @@ def summarize(one: Input, records: Sequence[Mapping[str, Any]], bad: Mapping[str
         rows=counts.get("lines", 0) + counts.get("pairs", 0) + sum(bad.values()) + skipped,
         kept=counts.get(KEPT, 0),
         set_aside={reason: count for reason, count in sorted(aside.items()) if count},
-        noted={key.removeprefix(NOTED): count for key, count in counts.items() if key.startswith(NOTED)},
+        noted=dict(split_notes(counts)[1]),
         files_not_read_on=counts.get(LEFT_FILES, 0),
     )
 

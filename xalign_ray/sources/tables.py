@@ -142,7 +142,7 @@ def open_tsv(file: TableFile) -> SourceTable:
 def _open_delimited(file: TableFile, delimiter: str) -> SourceTable:
     all_chunks = file.chunks.whole()
     is_dictionary = file.kind == "entries"
-    comments, lines = split_comments(all_chunks) if is_dictionary else ([], number_lines(all_chunks, file.path))
+    comments, lines = split_comments(all_chunks) if is_dictionary else ([], number_lines(all_chunks))
     good = (line for line in lines if not line.fault)
     head = list(islice(good, ROWS))
     named = None if delimiter else named_delimiter(head)
@@ -155,8 +155,7 @@ def _open_delimited(file: TableFile, delimiter: str) -> SourceTable:
         first += [row] if not row.fault and any(cell.strip() for cell in row.cells) else []
 
     def records(width: int) -> Iterator[CsvRow]:
-        lines = number_lines(file.chunks, file.path, file.first_line)
-        lines = split_comments(all_chunks)[1] if is_dictionary else lines
+        lines = split_comments(all_chunks)[1] if is_dictionary else number_lines(file.chunks, file.first_line)
         wanted = None if is_dictionary else width
         for row in csv_rows(lines, delimiter, wanted, is_text=file.kind == "documents", is_quoted=quoted):
             if not named or row.number > 1:
@@ -212,7 +211,7 @@ def _table_of_lists(
 
 def split_comments(file: Chunks) -> tuple[list[Line], Iterator[Line]]:
     """The comments and blank lines that a dictionary begins with, and its other lines, from a header after `#` on."""
-    lines, head = number_lines(file, file.path), list[Line]()
+    lines, head = number_lines(file), list[Line]()
     for line in lines:
         is_header = "\t" in line.text and all(map(language_of_name, line.text.lstrip("# ").split("\t")))
         if line.fault or is_header or (line.text.strip() and not _COMMENT.match(line.text)):
@@ -348,7 +347,7 @@ def open_jsonl(file: TableFile) -> SourceTable:
     chunks = Chunks(file.path, to_lines(file.path, file.chunks.span)) if file.chunks.span != WHOLE else file.chunks
 
     def values() -> Iterator[tuple[int, Any, str]]:
-        for line in number_lines(chunks, file.path, file.first_line, json_lines=True):
+        for line in number_lines(chunks, file.first_line, json_lines=True):
             if line.fault or not line.text.strip():
                 yield line.number, None, line.fault
                 continue

@@ -170,9 +170,7 @@ def read_opus(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     (path,) = part.paths
     names = member_names(path)
     members = [Member(path, _find_member(path, names, code)) for code in languages]
-    return pair_lines(
-        [number_lines(member, member.path) for member in members], [member.path for member in members], languages
-    )
+    return pair_lines([*map(number_lines, members)], [member.path for member in members], languages)
 
 
 def _find_member(path: str, names: Sequence[str], language: str) -> str:

@@ -27,7 +27,7 @@ from xalign_ray.models.own_tokenizer import identify_tokenizer
 from xalign_ray.shards.prepared import Prepared
 from xalign_ray.sources import language_id
 from xalign_ray.sources.inputs import Input, data_root, find_sources
-from xalign_ray.sources.markup import PARSERS, parser_version
+from xalign_ray.sources.markup import parser_version
 from xalign_ray.sources.stage import InputHashes
 from xalign_ray.vocabulary.tokenizer_folder import SPECIAL, given_folder, open_tokenizer
 from xalign_ray.work.artifacts import MANIFEST, hash_value, stamp_of
@@ -64,9 +64,7 @@ def fingerprint_of(config: RunConfig, sources: Sequence[Input], hashes: InputHas
             "teacher": teacher and _teacher_identity(teacher, hashes),
             "aligners": _aligners(config.data),
             "language_identifier": language_id.identity_of(config.data.filters),
-            "parsers": [
-                parser_version(name) for name in sorted({source.format for source in sources} & PARSERS.keys())
-            ],
+            "parsers": [*filter(None, map(parser_version, sorted({source.format for source in sources})))],
             "code": package_code(*SHARDS_CODE),
             "tokenizers": tokenizers.__version__,
             "unicode": unicodedata.unidata_version,  # of Python: letters, case and scripts

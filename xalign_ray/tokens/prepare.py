@@ -294,6 +294,3 @@ def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: l
         }
         shards += mine
     return totals
-
-
-# What prepared data depends on (settings, content of files, tokenizer, programs), and its fingerprint.

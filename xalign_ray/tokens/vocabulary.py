@@ -20,7 +20,7 @@ from xalign_ray.config.code import package_code
 from xalign_ray.config.schema import RunConfig
 from xalign_ray.config.sources import REPLACING, BpeTokenizer, ExchangeTokenizer, TrimTokenizer
 from xalign_ray.errors import DataError
-from xalign_ray.sources.formats import NOTED, explain_no_good_row, read_part
+from xalign_ray.sources.formats import explain_no_good_row, read_part, split_notes
 from xalign_ray.sources.inputs import Input
 from xalign_ray.sources.records import BadRow, Document, Entry, Pair, texts_of
 from xalign_ray.sources.stage import (
@@ -311,13 +311,13 @@ def read_translations(
                 raise DataError(explain_no_good_row(dictionary.parts, its_bad))
             name = f"dictionary {'-'.join(dictionary.languages)}"
             judged.append((its_bad, len(entries) + its_bad.total(), name, file_names(dictionary)))
-            noted = {key.removeprefix(NOTED): skipped.pop(key) for key in [*skipped] if key.startswith(NOTED)}
+            skipped, noted = split_notes(skipped)
             share = 0.0 if frozenset(asked.languages) in own_split else config.data.dictionary_held_out_fraction
             add_entries(translations, entries, pivot, share, held_out=asked.split == "held_out")
             aside = skipped + its_bad + (translations.counts - before)
             rows = (skipped + its_bad).total() + aside.pop("lines")
             added = len(translations.trained) + len(translations.held_out) - size
-            sources.append(SourceSummary(name, file_names(dictionary), rows, added, dict(aside), noted))
+            sources.append(SourceSummary(name, file_names(dictionary), rows, added, dict(aside), dict(noted)))
     for its_bad, total, name, files in judged:
         listed = f"They are listed in {path}. "
         check_bad_fraction(its_bad, total, config.data.max_bad_fraction, name, files, listed)
