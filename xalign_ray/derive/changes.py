@@ -420,23 +420,18 @@ def compose(orders: Sequence[Order]) -> Order:
 
 
 def invert(sentence: Sentence) -> list[int]:
-    """The order of T_inv."""
-    return inverted_order(sentence.words)
-
-
-def inverted_order(words: Sequence[str]) -> list[int]:
-    """Where each word of the inverted text comes from, as indices into `words`.
+    """The order of T_inv: where each word of the inverted text comes from.
 
     A sentence ends at `.`, `!` or `?`; its words are reversed, the final mark stays last (ALIGN-MLM, appendix on the
     transformations). Words after the last mark are a sentence without one.
     """
     order: list[int] = []
     start = 0
-    for end, word in enumerate(words):
+    for end, word in enumerate(sentence.words):
         if word in FINAL_MARKS:
             order += [*range(end - 1, start - 1, -1), end]
             start = end + 1
-    return order + list(range(len(words) - 1, start - 1, -1))
+    return order + list(range(len(sentence.words) - 1, start - 1, -1))
 
 
 def split_words(line: str) -> list[str]:
@@ -463,7 +458,7 @@ def split_words(line: str) -> list[str]:
 
 
 def split_sentences(words: Sequence[str]) -> list[list[str]]:
-    """Sentences, each up to and with its final mark, as `inverted_order` sees them."""
+    """Sentences, each up to and with its final mark, as `invert` sees them."""
     sentences: list[list[str]] = [[]]
     for word in words:
         sentences[-1].append(word)

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from xalign_ray.derive.changes import SYNTAX, Order, Sentence, Tree, split_sentences, split_words
 from xalign_ray.errors import ConfigError, DataError
-from xalign_ray.sources.conllu import MERGE, ConlluSentence, explain_withheld, is_withheld, read_conllu_sentences
+from xalign_ray.sources.conllu import (
+    MERGE,
+    ConlluSentence,
+    explain_withheld,
+    group_documents,
+    is_withheld,
+    read_conllu_sentences,
+)
 from xalign_ray.sources.open import read_lines
 from xalign_ray.sources.tagged import read_tagged
 
@@ -22,23 +29,11 @@ def read_treebank(path: Path | str) -> Iterator[list[Sentence]]:
     Raises:
         DataError: the file is missing or empty, or a line is not of ten columns, or its head is none; named by number.
     """
-    document: list[Sentence] = []
-    has_documents = has_sentences = False
+    has_sentences = False
     if "://" not in str(path) and not Path(path).is_file():
         raise DataError(f"{path} is missing; give a CoNLL-U file.")
-    for block in read_conllu_sentences(str(path)):
-        if block.begins_document:
-            has_documents = True
-            if document:
-                yield document
-            document = []
-        if sentence := _read_sentence(path, block):
-            has_sentences = True
-            document.append(sentence)
-        if document and not has_documents:
-            yield document
-            document = []
-    if document:
+    for document in group_documents(read_conllu_sentences(str(path)), lambda block: _read_sentence(path, block)):
+        has_sentences = True
         yield document
     if not has_sentences:
         raise DataError(f"{path} holds no sentence.")

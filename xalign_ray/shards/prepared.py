@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ KEYS = (
 HELD_OUT_ROWS = 64  # rows a language: enough for a curve, cheap enough to repeat
 FIRST_WORDS = 1 << 16  # of sentences, whose pieces behind a prompt a process remembers
 _SHARD_BITS = 40  # of a number that names a shard of a source
+Loaded = TypeVar("Loaded")
 
 
 class RetrievalPairs(NamedTuple):
@@ -100,21 +101,17 @@ class Prepared:
     @property
     def new_rows(self) -> dict[int, list[int]]:
         """For each piece that prepare added to a given vocabulary, the old pieces whose mean row it starts as."""
-        path = self._find(NEW_ROWS)
-        listed = read_json(path, HINT) if path else {}
-        return {int(number): olds for number, olds in listed.items()}
+        return {int(number): olds for number, olds in self._read(NEW_ROWS).items()}
 
     @property
     def start_rows(self) -> StartRows | None:
         """The initial rows of an exchanged vocabulary; None if there is none."""
-        path = self._find(START_ROWS)
-        return StartRows(**np.load(path, allow_pickle=False)) if path else None
+        return self._arrays(START_ROWS, StartRows)
 
     @property
     def exchange(self) -> dict[str, Any]:
         """How many rows of an exchanged vocabulary start in each way, and pieces for a word before and after."""
-        path = self._find(EXCHANGE)
-        return read_json(path, HINT) if path else {}
+        return self._read(EXCHANGE)
 
     @property
     def held_out_missing(self) -> dict[str, int]:
@@ -150,18 +147,15 @@ class Prepared:
     @cached_property
     def lexicon(self) -> Lexicon | None:
         """The dictionaries as arrays, or None if the recipe names none."""
-        path = self._find("lexicon.npz")
-        return Lexicon(**np.load(path, allow_pickle=False)) if path else None
+        return self._arrays("lexicon.npz", Lexicon)
 
     def pairs(self, split: str) -> DictionaryPairs | None:
         """The dictionary pairs of a split (`trained` or `held_out`) as pieces."""
-        path = self._find(f"pairs_{split}.npz")
-        return DictionaryPairs(**np.load(path, allow_pickle=False)) if path else None
+        return self._arrays(f"pairs_{split}.npz", DictionaryPairs)
 
     def pair_words(self, split: str) -> list[list[str]]:
         """The dictionary pairs of a split as words: [left language, left word, right language, right word]."""
-        path = self._find("pair_words.json")
-        return read_json(path, HINT, split)[split] if path else []
+        return self._read("pair_words.json", split).get(split, [])
 
     @property
     def teacher(self) -> VectorShape | None:
@@ -205,6 +199,15 @@ class Prepared:
         """A file that this data has, checked, or None."""
         files = self.manifest["files"]
         return check_once(self.folder / name, files[name]) if name in files else None
+
+    def _read(self, name: str, *keys: str) -> dict[str, Any]:
+        """The JSON of a file; empty where this data has none."""
+        path = self._find(name)
+        return read_json(path, HINT, *keys) if path else {}
+
+    def _arrays(self, name: str, kind: Callable[..., Loaded]) -> Loaded | None:
+        path = self._find(name)
+        return kind(**np.load(path, allow_pickle=False)) if path else None
 
     def pools(self, stream: Stream) -> dict[str, dict[str, Any]]:
         """The pools a stream draws from, by name."""

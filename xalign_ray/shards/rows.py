@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
 Index = NDArray[np.int64]
+At = Index | NDArray[np.integer] | slice
 
 NO_ENTRY = -1  # the word is not in the dictionary
 NEXT = -1  # between two given negatives of a segment
+SEGMENT_FIELDS = ("segment_words", "segment_language", "segment_links", "segment_vector")
 NO_WORD = -2  # punctuation, or a later piece of a word that was split: not in the dictionary, nor counted as a word
 
 
@@ -95,19 +97,18 @@ def take_segments(rows: Rows, segments: NDArray[np.integer], row_segments: Ints)
     pieces = spans(starts(rows.word_length)[words], rows.word_length[words])
     links = spans(starts(rows.segment_links)[segments], rows.segment_links[segments])
     numbers = spans(starts(rows.segment_vector)[segments], rows.segment_vector[segments])
-    return Rows(
-        pieces=rows.pieces[pieces],
-        word_length=rows.word_length[words],
-        entry=rows.entry[words],
-        segment_words=rows.segment_words[segments],
-        segment_language=rows.segment_language[segments],
-        row_segments=row_segments,
-        segment_links=rows.segment_links[segments],
-        link_from=rows.link_from[links],
-        link_to=rows.link_to[links],
-        segment_vector=rows.segment_vector[segments],
-        vector=rows.vector[numbers],
-    )
+    return Rows(row_segments=row_segments, **_members(rows, pieces, words, segments, links, numbers))
+
+
+def _members(rows: Rows, pieces: At, words: At, segments: At, links: At, numbers: At) -> dict[str, Ints]:
+    """The fields of rows, but for `row_segments`, at places of each kind."""
+    return {
+        "pieces": rows.pieces[pieces],
+        **{name: getattr(rows, name)[words] for name in ("word_length", "entry")},
+        **{name: getattr(rows, name)[segments] for name in SEGMENT_FIELDS},
+        **{name: getattr(rows, name)[links] for name in ("link_from", "link_to")},
+        "vector": rows.vector[numbers],
+    }
 
 
 def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
@@ -122,19 +123,8 @@ def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
         word = slice(*bounds[1][[segment.start, segment.stop]])
         piece = slice(*word_bounds[[word.start, word.stop]])
         link = slice(*link_bounds[[segment.start, segment.stop]])
-        yield Rows(
-            pieces=rows.pieces[piece],
-            word_length=rows.word_length[word],
-            entry=rows.entry[word],
-            segment_words=rows.segment_words[segment],
-            segment_language=rows.segment_language[segment],
-            row_segments=rows.row_segments[row],
-            segment_links=rows.segment_links[segment],
-            link_from=rows.link_from[link],
-            link_to=rows.link_to[link],
-            segment_vector=rows.segment_vector[segment],
-            vector=rows.vector[slice(*vector_bounds[[segment.start, segment.stop]])],
-        )
+        number = slice(*vector_bounds[[segment.start, segment.stop]])
+        yield Rows(row_segments=rows.row_segments[row], **_members(rows, piece, word, segment, link, number))
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:

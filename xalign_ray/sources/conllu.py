@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from xalign_ray.sources.open import Line, Span, read_lines
 from xalign_ray.sources.records import BadRow, Document, Part, Record
 
+Item = TypeVar("Item")
 COLUMNS = 10
 WITHHELD = "_"  # what stands for each word in treebanks whose text may not be given away
 WITHHELD_WORDS = "the words are withheld (all are _): merge them with the treebank's script"
@@ -73,6 +75,31 @@ def read_conllu_sentences(path: str, span: Span = Span(), first_line: int = 1) -
         yield block
 
 
+def group_documents(
+    blocks: Iterable[ConlluSentence], read: Callable[[ConlluSentence], Item | None]
+) -> Iterator[list[Item]]:
+    """What `read` makes of sentences, by documents as `# newdoc` begins them; without it each sentence is a document.
+
+    Args:
+        read: gives None for a block that is left out.
+    """
+    document: list[Item] = []
+    has_documents = False
+    for block in blocks:
+        if block.begins_document:
+            has_documents = True
+            if document:
+                yield document
+            document = []
+        if (sentence := read(block)) is not None:
+            document.append(sentence)
+        if document and not has_documents:
+            yield document
+            document = []
+    if document:
+        yield document
+
+
 def _fault(cells: Sequence[str]) -> str:
     if len(cells) != COLUMNS:
         return f"line has {len(cells)} columns, not {COLUMNS}"
@@ -87,27 +114,22 @@ def read_conllu(part: Part, languages: Sequence[str]) -> Iterator[Record]:
     of more than one part of the file is one of each.
     """
     (path,), (language,) = part.paths, languages
-    has_documents, sentences, begins = False, [], 1
-    for block in read_conllu_sentences(path, part.spans[0], part.first_line):
-        if block.begins_document:
-            has_documents = True
-            if sentences:
-                yield Document(language, tuple(sentences), path, begins)
-                sentences = []
+    bad: list[BadRow] = []
+
+    def text_of(block: ConlluSentence) -> tuple[int, str] | None:
         text = "" if block.fault else block.written()
         if text and set(text) <= {WITHHELD, " "}:
             block.fault = block.number, WITHHELD_WORDS
         if block.fault:
-            yield BadRow(path, *block.fault)
-        if block.fault or not text:
-            continue
-        begins = begins if sentences else block.number
-        sentences.append(text)
-        if not has_documents:
-            yield Document(language, tuple(sentences), path, begins)
-            sentences = []
-    if sentences:
-        yield Document(language, tuple(sentences), path, begins)
+            bad.append(BadRow(path, *block.fault))
+        return None if block.fault or not text else (block.number, text)
+
+    blocks = read_conllu_sentences(path, part.spans[0], part.first_line)
+    for numbered in group_documents(blocks, text_of):
+        yield from bad
+        bad.clear()
+        yield Document(language, tuple(text for _, text in numbered), path, numbered[0][0])
+    yield from bad
 
 
 def is_withheld(words: Sequence[str]) -> bool:

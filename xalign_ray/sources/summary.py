@@ -210,18 +210,13 @@ def lines(manifest: Mapping[str, Any]) -> Iterator[str]:
     if pieces := manifest.get("pieces"):
         yield f"pieces a word: {show_fertility(pieces)}"
     if missing := manifest["held_out_missing"]:
-        yield explain_missing(missing)
+        listed = ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
+        yield f"held-out loss: no rows of {listed}: none of so few was drawn by data.held_out_fraction"
 
 
 def say_lines(manifest: Mapping[str, Any]) -> None:
     """The same for the user, on the standard error of the process that asked."""
     sys.stderr.writelines(f"prepare: {line}\n" for line in lines(manifest))
-
-
-def explain_missing(missing: Mapping[str, int]) -> str:
-    """The sentence for languages without held-out rows."""
-    listed = ", ".join(f"{language} ({count:,} lines)" for language, count in missing.items())
-    return f"held-out loss: no rows of {listed}: none of so few was drawn by data.held_out_fraction"
 
 
 MAX_ROWS = 100_000  # that are looked at before a cluster starts; of a source that is as it should be, one

@@ -5,8 +5,7 @@ from __future__ import annotations
 import bz2
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
@@ -105,21 +104,6 @@ _REDIRECT = re.compile(
 )
 
 
-@dataclass
-class _Site:
-    """A dump's facts on its wiki: namespace keys by lower-case name."""
-
-    namespaces: dict[str, str] = field(default_factory=dict)
-
-    def names(self, *keys: str) -> frozenset[str]:
-        """The lower-case local names of these namespaces."""
-        return frozenset(name for name, key in self.namespaces.items() if key in keys)
-
-    def key_of(self, title: str) -> str:
-        """The namespace of a title, for dumps that do not have it."""
-        return self.namespaces.get(title.partition(":")[0].strip().lower(), _ARTICLE) if ":" in title else _ARTICLE
-
-
 def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Skipped | Noted]:
     """Articles as plain text. `line` counts the pages from 1, those left out included.
 
@@ -133,15 +117,15 @@ def read_wikipedia(part: Part, languages: Sequence[str]) -> Iterator[Record | Sk
     # A part begins with the file's head, and is closed where it ends within the file.
     chunks = Chunks(path, span, _head(path) if span.start else b"", b"" if span.end is None else b"</mediawiki>")
     path = f"{path}@{span.start}" if span.start else path
-    site, number = _Site(), 0
+    namespaces, number = dict[str, str](), 0  # their keys by lower-case name
     for element in stream_elements(chunks, ("page", "siteinfo")):
         if local_name(element) == "siteinfo":
             spaces = (space for space in element.iter() if local_name(space) == "namespace")
-            site.namespaces = {(space.text or "").lower(): space.get("key", "") for space in spaces if space.text}
+            namespaces = {(space.text or "").lower(): space.get("key", "") for space in spaces if space.text}
             continue
         number += 1
         noted: Counter[str] = Counter()
-        yield _read_page(element, site, language, path, number, noted)
+        yield _read_page(element, namespaces, language, path, number, noted)
         yield from (Noted(what, count) for what, count in noted.items() if count)
 
 
@@ -156,7 +140,7 @@ def _head(path: str) -> bytes:
 
 
 def _read_page(
-    page: Element, site: _Site, language: str, path: str, number: int, noted: Counter[str]
+    page: Element, namespaces: Mapping[str, str], language: str, path: str, number: int, noted: Counter[str]
 ) -> Record | Skipped:
     revisions = [element for element in page if local_name(element) == "revision"]
     newest = sorted(revisions, key=_written_at)[-1:]  # an export may begin with it
@@ -164,17 +148,18 @@ def _read_page(
         local_name(element): element.text or "" for element in chain(page, *(revision.iter() for revision in newest))
     }
     markup = fields.get("text", "").lstrip("\ufeff")
-    if fields.get("ns", site.key_of(fields.get("title", ""))) != _ARTICLE:
+    title = fields.get("title", "")
+    prefix, colon, _ = title.partition(":")
+    if fields.get("ns", namespaces.get(prefix.strip().lower(), _ARTICLE) if colon else _ARTICLE) != _ARTICLE:
         return Skipped("page of another namespace")
-    if "redirect" in fields or _REDIRECT.match(
-        COMMENT.sub("", markup)
-    ):  # old schemas and some exports have no such element
+    if "redirect" in fields or _REDIRECT.match(COMMENT.sub("", markup)):  # old schemas have no such element
         return Skipped("redirect")
     if fields.get("model", "wikitext") != "wikitext":
         return Skipped("page that is not wikitext")
     try:
-        hidden, media = site.names(_FILE, _CATEGORY), site.names(_MEDIA)
-        paragraphs = read_paragraphs(markup, Page(hidden, media, language, fields.get("title", ""), noted))
+        hidden = frozenset(name for name, key in namespaces.items() if key in (_FILE, _CATEGORY))
+        media = frozenset(name for name, key in namespaces.items() if key == _MEDIA)
+        paragraphs = read_paragraphs(markup, Page(hidden, media, language, title, noted))
     except (ParserError, RecursionError):
         return BadRow(path, number, "markup cannot be parsed")
     return Document(language, paragraphs, path, number) if paragraphs else Skipped("empty after markup")

@@ -229,11 +229,14 @@ def _finish(
     tokenizer: PreTrainedTokenizerFast,
 ) -> dict[str, Any]:
     records = list(zip(tasks, found, strict=True))
-    merge_samples(_samples(records, len(texts)), folder / DROPPED)
     counts = merge_counts([record["counts"] for _, record in records])
     of_source: list[list[dict[str, Any]]] = [[] for _ in texts]
+    samples: list[dict[Path, list[str]]] = [{} for _ in texts]  # files of dropped rows, and the reasons in each
     for task, record in records:
         of_source[task.source].append(record)
+        if record["dropped"]:
+            samples[task.source][task.path(DROPPED_OF_PART)] = record["dropped"]
+    merge_samples(samples, folder / DROPPED)
     check_trained(texts, of_source)
     special = asdict(vocabulary(tokenizer))
     special.pop("regular")
@@ -265,15 +268,6 @@ def _finish(
     )
     say_lines(manifest)
     return manifest
-
-
-def _samples(records: Sequence[tuple[Task, dict[str, Any]]], sources: int) -> list[dict[Path, list[str]]]:
-    """The files with samples of dropped rows, by source, and the reasons in each."""
-    files: list[dict[Path, list[str]]] = [{} for _ in range(sources)]
-    for task, record in records:
-        if record["dropped"]:
-            files[task.source][task.path(DROPPED_OF_PART)] = record["dropped"]
-    return files
 
 
 def _pools(records: Sequence[tuple[Task, dict[str, Any]]], split: str, shards: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.unit.conftest import make_config, prepare_here, write_inputs
-from xalign_ray.derive.changes import inverted_order, transliterate
+from xalign_ray.derive.changes import Sentence, invert, transliterate
 from xalign_ray.derive.corpus import Derivation, write_derived
 from xalign_ray.errors import ConfigError, DataError
 
@@ -37,7 +37,7 @@ def pairs(path: Path) -> list[tuple[str, str]]:
 
 def inverted(line: str) -> str:
     words = line.split()
-    return " ".join(words[place] for place in inverted_order(words))
+    return " ".join(words[place] for place in invert(Sentence(tuple(words))))
 
 
 def test_line_i_of_the_derived_text_is_derived_from_line_i(text: Path, tmp_path: Path) -> None:

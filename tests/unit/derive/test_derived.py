@@ -12,7 +12,6 @@ from xalign_ray.derive.changes import (
     compose,
     derived_language,
     invert,
-    inverted_order,
     split_sentences,
     split_words,
 )
@@ -67,22 +66,22 @@ def test_a_line_is_cut_into_words(line: str, words: list[str]) -> None:
 
 
 def test_words_are_reversed_and_the_final_mark_stays_last() -> None:
-    assert inverted_order(["the", "cat", "sat", "."]) == [2, 1, 0, 3]
-    assert inverted_order(["the", "cat", "sat"]) == [2, 1, 0]
-    assert inverted_order(["go", "!"]) == [0, 1]
-    assert inverted_order([]) == []
+    assert invert(Sentence(("the", "cat", "sat", "."))) == [2, 1, 0, 3]
+    assert invert(Sentence(("the", "cat", "sat"))) == [2, 1, 0]
+    assert invert(Sentence(("go", "!"))) == [0, 1]
+    assert invert(Sentence(())) == []
 
 
 def test_each_sentence_of_a_text_is_reversed_on_its_own() -> None:
     words = ["a", "b", ".", "c", "d", "?", "!", "e", "f"]
-    assert [words[place] for place in inverted_order(words)] == ["b", "a", ".", "d", "c", "?", "!", "f", "e"]
+    assert [words[place] for place in invert(Sentence(tuple(words)))] == ["b", "a", ".", "d", "c", "?", "!", "f", "e"]
     assert split_sentences(words) == [["a", "b", "."], ["c", "d", "?"], ["!"], ["e", "f"]]
 
 
 def test_inverting_the_sentences_one_by_one_is_inverting_the_text() -> None:
     words = split_words("One two three. Four five! Six")
-    whole = [words[place] for place in inverted_order(words)]
-    assert [s[place] for s in split_sentences(words) for place in inverted_order(s)] == whole
+    whole = [words[place] for place in invert(Sentence(tuple(words)))]
+    assert [s[place] for s in split_sentences(words) for place in invert(Sentence(tuple(s)))] == whole
 
 
 def test_a_sentence_in_another_order_takes_its_tree_along() -> None:

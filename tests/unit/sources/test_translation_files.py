@@ -100,27 +100,19 @@ PLAIN = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n\n#msgid "old"\n#= sticky\nmsgi
 
 
 @pytest.mark.parametrize(
-    "raw",
+    ("format_", "raw"),
     [
-        PLAIN.encode(),
-        PLAIN.encode("utf-16"),
-        PLAIN.replace("\n", "\r").encode(),
-        PLAIN.replace("\n", "\r\n").encode("utf-8-sig"),
+        ("po", PLAIN.encode()),
+        ("po", PLAIN.encode("utf-16")),
+        ("po", PLAIN.replace("\n", "\r").encode()),
+        ("po", PLAIN.replace("\n", "\r\n").encode("utf-8-sig")),
+        ("json", '[{"en": "a", "de": "\u00e4"}]'.encode("utf-16")),
     ],
-    ids=["comments", "UTF-16", "CR", "CRLF and mark"],
+    ids=["comments", "UTF-16", "CR", "CRLF and mark", "JSON array in UTF-16"],
 )
-def test_po_as_programs_write_it(tmp_path: Path, raw: bytes) -> None:
-    (tmp_path / "de.po").write_bytes(raw)
-    (pair,) = read("po", [str(tmp_path / "de.po")], ["en", "de"])
-    assert isinstance(pair, Pair)
-    assert pair.texts == ("a", "\u00e4")
-
-
-def test_json_array_in_utf16(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes('[{"en": "a", "de": "\u00e4"}]'.encode("utf-16"))
-    (pair,) = read("json", [str(tmp_path / "a.json")], ["en", "de"])
-    assert isinstance(pair, Pair)
-    assert pair.texts == ("a", "\u00e4")
+def test_files_as_programs_write_them(tmp_path: Path, format_: str, raw: bytes) -> None:
+    (tmp_path / "de").write_bytes(raw)
+    assert texts(format_, tmp_path / "de", "en,de")[0] == [("a", "\u00e4")]
 
 
 def test_two_scripts_of_one_language_are_two_sources(tmp_path: Path) -> None:
