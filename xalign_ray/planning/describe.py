@@ -38,29 +38,30 @@ def describe(
         ConfigError: the batch cannot be cut as the recipe asks, it does not fit the cluster, or an option cannot mean
             anything.
     """
-    config = counted or recipe.config
+    config, subject = counted or recipe.config, subject_of(recipe)
+    parallel, lines = config.parallel, _facts(recipe, config, subject)
     if on:
-        lines = _facts(recipe, counted) | _on_cluster(recipe, config, on, rate, prices)
-        return f"{_as_text(lines)}\n{NOT_COUNTED}"
-    parallel = config.parallel
-    lines = _facts(recipe, counted)
+        if isinstance(subject, str):
+            raise ConfigError(f"--on: parameters, and all that follows from them, are known with {subject}.")
+        return f"{_as_text(lines | _on_cluster(recipe.name, subject, config, on, rate, prices))}\n{NOT_COUNTED}"
     if config.train.is_counted:
         batch = derive_batch(config)
         lines["workers"] = f"{batch.workers} x {batch.accumulation} micro-steps, ZeRO {parallel.zero_stage}"
     lines["CPUs"] = f"{parallel.workers * parallel.cpus_per_worker:g} for training, at least 1 whole one for the feed"
-    lines |= _memory(recipe, config)
+    if not isinstance(subject, str):
+        lines |= _memory(subject, config)
     if config.train.is_counted:
         lines["deepspeed"] = json.dumps(deepspeed_config(config, parallel.gpus_per_worker > 0))
     return _as_text(lines)
 
 
-def _on_cluster(recipe: Recipe, config: RunConfig, on: str, rate: str, prices: Sequence[str]) -> dict[str, str]:
-    subject, shape = subject_of(recipe), read_shape(on)
-    if isinstance(subject, str):
-        raise ConfigError(f"--on: parameters, and all that follows from them, are known with {subject}.")
+def _on_cluster(
+    recipe: str, subject: Subject, config: RunConfig, on: str, rate: str, prices: Sequence[str]
+) -> dict[str, str]:
+    shape = read_shape(on)
     cost = estimate(at_most(config), subject, shape, find_rate(rate, config, shape), read_prices(prices))
     if isinstance(cost, str):
-        raise ConfigError(f"{recipe.name} cannot run on {shape}: {cost}.")
+        raise ConfigError(f"{recipe} cannot run on {shape}: {cost}.")
     rows = -(-cost.batch.global_rows // (cost.batch.workers * cost.batch.accumulation))
     room = f" of {shape.device.memory_gib:.1f}" if shape.device else ""
     return {
@@ -75,12 +76,14 @@ def _on_cluster(recipe: Recipe, config: RunConfig, on: str, rate: str, prices: S
     }
 
 
-def _facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
+def _facts(recipe: Recipe, config: RunConfig, subject: Subject | str) -> dict[str, str]:
     """What of the plan does not depend on the cluster, by its name."""
-    config = counted or recipe.config
-    subject = subject_of(recipe)
-    dropout = "" if isinstance(subject, str) else subject.family.dropout_in_words(subject.values)
-    values = deciding_values(config, dropout or f"known with {subject}")
+    if isinstance(subject, str):
+        dropout = f"known with {subject}"
+        sizes = {"parameters": dropout}
+    else:
+        dropout, sizes = subject.family.dropout_in_words(subject.values), _sizes(subject, config)
+    values = deciding_values(config, dropout)
     return {
         "recipe": recipe.name,
         "languages": _languages(config.languages),
@@ -89,7 +92,7 @@ def _facts(recipe: Recipe, counted: RunConfig | None = None) -> dict[str, str]:
         **values,
         "length": recipe.config.train.in_words,
         "steps": _steps(config),
-        **_sizes(recipe, config),
+        **sizes,
     }
 
 
@@ -112,37 +115,24 @@ def _languages(languages: Sequence[str]) -> str:
     return f"{len(languages):,}, among them {', '.join(languages[:FIRST_OF_MANY])}"
 
 
-def _sizes(recipe: Recipe, config: RunConfig) -> dict[str, str]:
-    """Parameters, operations, and disk space."""
-    subject = subject_of(recipe)
-    if isinstance(subject, str):
-        return {"parameters": f"known with {subject}"}
+def _sizes(subject: Subject, config: RunConfig) -> dict[str, str]:
+    """Parameters, operations of a step and of all as far as these are known, and disk space."""
     sizes, vocab_size = subject.sizes, subject.values["vocab_size"]
     trimmed = "at most " if isinstance(config.data.tokenizer, TrimTokenizer) else ""
     losses = f"; losses: {subject.loss_parameters:,}" if subject.loss_parameters else ""
     losses += f"; adapters, which alone are trained: {sizes.adapters:,}" if sizes.adapters else ""
+    limited, is_most = at_most(config), "" if config.train.is_counted else "at most "
+    steps, step = limited.train.max_steps, limited.train.global_batch_size * operations_of_row(limited, subject)
     shards = ", ".join(f"{size:g} bytes a token of {kind}" for kind, size in shard_bytes_per_token(config).items())
     return {
         "parameters": f"{sizes.total:,} (vocabulary {trimmed}{vocab_size:,}: {sizes.word_embeddings:,}{losses})",
-        "operations": _operations(config, subject),
+        "operations": f"{is_most}{step:.2e} a step" + (f", {steps * step:.2e} in {steps:,} steps" if steps else ""),
         "disk": f"{in_bytes(run_bytes(config, subject))} for checkpoints and the export; shards: {shards}",
     }
 
 
-def _operations(config: RunConfig, subject: Subject) -> str:
-    """Of a step and of all, as far as these are known."""
-    limited = at_most(config)
-    is_most = "" if config.train.is_counted else "at most "
-    step = limited.train.global_batch_size * operations_of_row(limited, subject)
-    steps = limited.train.max_steps
-    return f"{is_most}{step:.2e} a step" + (f", {steps * step:.2e} in {steps:,} steps" if steps else "")
-
-
-def _memory(recipe: Recipe, config: RunConfig) -> dict[str, str]:
+def _memory(subject: Subject, config: RunConfig) -> dict[str, str]:
     """The memory of a worker by part: its tensors, and on a CPU the rest of its process."""
-    subject = subject_of(recipe)
-    if isinstance(subject, str):
-        return {}
     on_gpu = config.parallel.gpus_per_worker > 0
     config = at_most(config)
     parts = memory_of(config, subject, on_gpu)

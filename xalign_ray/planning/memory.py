@@ -155,7 +155,10 @@ def _activations(config: RunConfig, subject: Subject, on_gpu: bool) -> tuple[flo
     """
     d, unit, tokens = subject.values["hidden_size"], _unit(config), _micro_tokens(config)
     dense = _is_dense(config, subject, on_gpu)
-    rows, sides = _passes(config, dense)
+    # Passes that keep activations: over the rows of losses that encode no side, and over the sides of pairs. A side is
+    # half of a row; under a mask its padding is computed too.
+    rows = int(any(not any(loss.encoded) for loss in config.objectives))
+    sides = sum(bool(name) and passes > 1 for name, passes in encoded_passes(config).items()) * (1 if dense else 0.5)
     length = config.data.max_seq_length
     of_row = _kept_by_layer(config, subject, on_gpu, length)
     side = _kept_by_layer(config, subject, on_gpu, length if dense else length // 2)
@@ -229,16 +232,6 @@ def most(scheduled: float | tuple[tuple[int, float], ...]) -> float:
 
 def _is_dense(config: RunConfig, subject: Subject, on_gpu: bool) -> bool:
     return choose_attention(config.train, on_gpu, subject.family.dense_only) == "dense"
-
-
-def _passes(config: RunConfig, dense: bool) -> tuple[int, float]:
-    """Passes that keep activations, in rows: over the rows, and over the sides of pairs.
-
-    A side is half of a row; under a mask its padding is computed too.
-    """
-    rows = any(not any(loss.encoded) for loss in config.objectives)  # a loss that encodes no side
-    sides = sum(bool(name) and passes > 1 for name, passes in encoded_passes(config).items())
-    return int(rows), sides * (1 if dense else 0.5)
 
 
 def encoded_passes(config: RunConfig) -> dict[str, int]:

@@ -70,9 +70,9 @@ def _make_cells(study: StudyConfig, encoders: Sequence[Encoder], hashes: dict[st
             chain.insert(0, needed)
             needed = needed.needs
         cells |= dict(zip(chain, chain, strict=True))
+        made_by = encoder.pretraining, encoder.step, encoder.model, encoder.apart
         for cell in _scored_cells(study, encoders, encoder, hashes):
-            made_by = encoder.pretraining, encoder.step, encoder.model
-            cells.setdefault((made_by, cell.label, encoder.apart, cell.name), cell)
+            cells.setdefault((made_by, cell.label, cell.name), cell)
     return tuple(cells.values())
 
 
@@ -211,7 +211,11 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
             model = open_model(entry.model) if entry.model else ""
             seed = None if entry.model else seed
             encoders.append(Encoder(entry.shown, root, seed, made, model, step=entry.step, languages=entry.languages))
-    _check_distinct(encoders)
+    labels: dict[tuple[Cell | str, int | None], str] = {}
+    for encoder in encoders:
+        other = labels.setdefault((encoder.pretraining or encoder.model, encoder.step), encoder.label)
+        if other != encoder.label:
+            raise ConfigError(f"encoders: '{other}' and '{encoder.label}' are the same encoder; remove one.")
     if missing := [entry.task for entry in study.evaluations if not entry.data and TASKS[entry.task].needs_data]:
         raise ConfigError(f"evaluations: {missing[0]} needs `data`, the files that it is scored on.")
     roots = dict.fromkeys(encoder.root for encoder in encoders)
@@ -295,14 +299,6 @@ def _check_step(encoder: EncoderConfig, config: RunConfig) -> None:
             f"encoders: '{encoder.shown}' asks for step {encoder.step}; its run keeps {', '.join(map(str, saved))}. "
             "Name one of these, or change checkpoint.save_steps or checkpoint.save_total_limit."
         )
-
-
-def _check_distinct(encoders: Sequence[Encoder]) -> None:
-    labels: dict[tuple[Cell | str, int | None], str] = {}
-    for encoder in encoders:
-        other = labels.setdefault((encoder.pretraining or encoder.model, encoder.step), encoder.label)
-        if other != encoder.label:
-            raise ConfigError(f"encoders: '{other}' and '{encoder.label}' are the same encoder; remove one.")
 
 
 def _open(root: str, output: Path) -> Path:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_ray.errors import XalignError
 from xalign_ray.results.difference import ONE_RUN, smallest_decided
-from xalign_ray.studies.cells import FINISHED, Cell
+from xalign_ray.studies.cells import Cell
 from xalign_ray.track.destinations import runs_page
 from xalign_ray.track.follower import replay_one, runs_inside
 from xalign_ray.work.artifacts import write_json
@@ -46,11 +45,9 @@ class Progress:
     def report_end(self, cell: Cell) -> None:
         """Prints how a cell ended, and sends it to MLflow."""
         queue, end = self._queue, self._queue.ends[cell]
-        how = end.state
-        if not cell.recipe:  # a run of a recipe is followed by MLflow already
-            how = describe_end(end.development, end.seconds) if end.state == FINISHED else how
-            if self._publisher:
-                self._publisher.publish(cell.folder(queue.folder))
+        if self._publisher and not cell.recipe:  # a run of a recipe is followed by MLflow already
+            self._publisher.publish(cell.folder(queue.folder))
+        how = end.state if cell.recipe else str(end)
         how += f": {queue.failures[cell]}" if cell in queue.failures else ""
         say(f"[{len(queue.cells) - queue.left}/{len(queue.cells)}] {cell}: {how}")
 
@@ -96,17 +93,6 @@ def describe(queue: Queue, cell: Cell, kept: Mapping[str, bool]) -> dict[str, An
         shown = folder.relative_to(queue.folder).as_posix() if inside else url_of(folder) or str(folder)
         entry |= {"name": folder.name, "folder": shown, "development": end.development, "seconds": end.seconds}
     return entry
-
-
-def describe_end(development: float | None, seconds: float | None) -> str:
-    """How a finished cell ended.
-
-    Args:
-        development: score of a fine-tuning.
-        seconds: wall time; None where its process was killed before it wrote the end of its log.
-    """
-    what = FINISHED if development is None else f"development {development:.3f}"
-    return what if seconds is None else f"{what}, {seconds:.0f} s"
 
 
 def describe_plan(queue: Queue) -> str:
@@ -156,35 +142,24 @@ class StudyPublisher:
         self.uri, self.page = tracking_uri, ""
         self._study, self._experiment, self._done = study, experiment, set[Path]()
         self._thread = ThreadPoolExecutor(1, "study to MLflow")
+        self.publish(study)
 
     def publish(self, folder: Path) -> None:
         """Queues the folder of a cell, or of the study itself."""
         self._thread.submit(self._replay, folder)  # tried again at the end
 
-    def finish(self) -> str:
-        """Waits until MLflow has the study and all of its cells; else returns a sentence on the missing part."""
+    def finish(self) -> None:
+        """Waits until MLflow has the study and all of its cells; else prints a sentence on the missing part."""
         self._thread.shutdown()
         missed = (folder for folder in runs_inside(self._study) if folder not in self._done)
         try:
             for folder in (self._study, *missed):
                 self._replay(folder)
         except XalignError as error:
-            return str(error)
-        self.page = runs_page(self.uri, self._experiment)
-        return ""
+            say(str(error))
+        else:
+            self.page = runs_page(self.uri, self._experiment)
 
     def _replay(self, folder: Path) -> None:
         replay_one(folder, self.uri, self._experiment)
         self._done.add(folder)
-
-
-@contextmanager
-def publishing(study: Path, tracking_uri: str, experiment: str) -> Iterator[StudyPublisher]:
-    """Publishes a study; at the end MLflow has all of it, or a sentence names the missing part."""
-    publisher = StudyPublisher(study, tracking_uri, experiment)
-    publisher.publish(study)
-    try:
-        yield publisher
-    finally:
-        if lacking := publisher.finish():
-            say(lacking)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing, suppress
 from pathlib import Path
@@ -76,7 +76,10 @@ class Queue:
             if not cell.after_choice:
                 self._searches[tuple(cell.search.values())].append(cell)
         self._ready: list[Cell] = []  # in the order of the plan
-        self._later = {cell: [*self._needed(cell)] for cell in plan.cells}  # with the cells that must have ended before
+        self._later: dict[Cell, list[Cell]] = {}  # with the cells that must have ended before
+        for cell in plan.cells:
+            needed = [cell.needs] if cell.needs and not (cell.recipe and _find_export(cell.recipe)) else []
+            self._later[cell] = needed + (self._searches[tuple(cell.search.values())] if cell.after_choice else [])
         self._open()
 
     @property
@@ -160,13 +163,6 @@ class Queue:
         kept_names = {name for choice in self.choices(trials) if choice.kept for name in choice.kept["development"]}
         return {trial.name: trial.name in kept_names for trial in trials}
 
-    def _needed(self, cell: Cell) -> Iterator[Cell]:
-        """The cells that must have ended before this one."""
-        if cell.needs and not (cell.recipe and _find_export(cell.recipe)):
-            yield cell.needs
-        if cell.after_choice:
-            yield from self._searches[tuple(cell.search.values())]
-
     def _open(self) -> None:
         """Queues the cells whose needs have ended, but for those that have ended before or were not chosen.
 
@@ -182,8 +178,8 @@ class Queue:
                 del self._later[cell]
                 self.ends[cell] = self._end_before(cell)
             self._ready += [cell for cell in opened if self.ends[cell].state == WAITING]
-        place = {cell: number for number, cell in enumerate(self.cells)}
-        self._ready.sort(key=place.__getitem__)
+        ready = {*self._ready}
+        self._ready = [cell for cell in self.cells if cell in ready]
 
     def _end_before(self, cell: Cell) -> End:
         """How a cell has ended in an earlier process, or without being run."""

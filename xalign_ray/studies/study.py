@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xalign_ray import evaluation, pretraining
 from xalign_ray.checks import check_recipe
@@ -20,7 +20,7 @@ from xalign_ray.sources.inputs import check_inputs
 from xalign_ray.studies.cells import EVALUATION, FINISHED, TOKENIZED, WAITING, Cell, write_choices
 from xalign_ray.studies.declared import StudyConfig, load_study
 from xalign_ray.studies.plan import Plan, check_contents, check_task_files, plan_study
-from xalign_ray.studies.progress import Progress, describe_plan, describe_power, publishing
+from xalign_ray.studies.progress import Progress, StudyPublisher, describe_plan, describe_power
 from xalign_ray.studies.rates import choose_rates, rates_at_an_end, read_rates, trial_study, with_rates
 from xalign_ray.tasks.scores import SCORES, Score, read_scores, write_scores
 from xalign_ray.track.destinations import check_uri, open_command, resolve_uri
@@ -124,12 +124,19 @@ def run_planned(study: StudyConfig, output: Path, rehash: bool = False) -> Path:
     uri = None if study.mlflow == "off" else resolve_uri(study.mlflow, output)
     if uri:
         check_uri(uri)
+    identity = {
+        "recipe": f"{STUDIES}/{study.name}",
+        "fingerprint": hash_value(study.name),
+        "params": {"encoders": len(plan.encoders)},
+        "labels": {"scale": study.scale},
+    }
     with (
         ExitStack() as after,
-        open_job(folder, f"study {study.name}", _identity(plan), waits=False, upload=None) as job,
+        open_job(folder, f"study {study.name}", identity, waits=False, upload=None) as job,
     ):
-        # MLflow gets the manifest, too
-        publisher = after.enter_context(publishing(folder, uri, study.experiment or study.name)) if uri else None
+        publisher = StudyPublisher(folder, uri, study.experiment or study.name) if uri else None
+        if publisher:
+            after.callback(publisher.finish)  # once the manifest is there, too
         queue = open_queue(plan, folder)
         progress = Progress(queue, publisher)
         chosen = run_cells(queue, progress)
@@ -267,13 +274,3 @@ def _give_scores_to_runs(queue: Queue, chosen: Sequence[Cell]) -> None:
                 (target / MANIFEST).unlink(missing_ok=True)  # of an `evaluate` into the same folder
                 write_scores(target / SCORES, scores_of(queue, cells_of_encoder))
             evaluation.publish_scores(run.path)
-
-
-def _identity(plan: Plan) -> dict[str, Any]:
-    study = plan.study
-    return {
-        "recipe": f"{STUDIES}/{study.name}",
-        "fingerprint": hash_value(study.name),
-        "params": {"encoders": len(plan.encoders)},
-        "labels": {"scale": study.scale},
-    }

@@ -45,6 +45,10 @@ class End:
     development: float | None = None
     seconds: float | None = None
 
+    def __str__(self) -> str:
+        what = self.state if self.development is None else f"development {self.development:.3f}"
+        return what if self.seconds is None else f"{what}, {self.seconds:.0f} s"
+
 
 class _StoppedEarlyError(Exception):
     """Ends a fine-tuning after an epoch, with its epoch and development score."""

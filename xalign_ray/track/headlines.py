@@ -23,7 +23,8 @@ def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, t
         max_keys: largest number of keys; means over languages come first.
 
     Returns:
-        MLflow key -> (value, training step of the encoder, 0 where it is not known).
+        MLflow key -> (value, training step of the encoder, 0 where it is not known); the key is the metric for the mean
+        over languages, else `metric_language`.
     """
     if not records:
         return {}
@@ -37,14 +38,9 @@ def headline_scores(records: list[dict[str, Any]], max_keys: int) -> dict[str, t
     chosen = pd.concat([overall, single])[:max_keys]
     steps = shown.groupby("metric").step.max()
     return {
-        evaluation_key(metric, language): (mean, int(steps[metric]))
+        metric if language == ALL_LANGUAGES else f"{metric}_{language}": (mean, int(steps[metric]))
         for metric, language, mean in zip(chosen.metric, chosen.language, chosen["mean"], strict=True)
     }
-
-
-def evaluation_key(metric: str, language: str | None) -> str:
-    """The MLflow key of a score: `metric` for the mean over languages, else `metric_language`."""
-    return metric if language in (None, "all") else f"{metric}_{language}"
 
 
 def table(records: list[dict[str, Any]]) -> str:

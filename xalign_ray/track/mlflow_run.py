@@ -205,14 +205,11 @@ class MlflowRun(Tracker):
         for first in range(0, len(new), _MAX_PARAMS):
             self._client.log_batch(self.run_id, params=new[first : first + _MAX_PARAMS], synchronous=True)
         if dataset := dataset_input(self._start):
-            self._log_dataset(dataset)
-
-    def _log_dataset(self, dataset: DatasetInput) -> None:
-        try:
-            self._client.log_inputs(self.run_id, [dataset])
-        except MlflowException:
-            # Runs over the same data that start together all create it in the experiment; later it is found.
-            self._client.log_inputs(self.run_id, [dataset])
+            try:
+                self._client.log_inputs(self.run_id, [dataset])
+            except MlflowException:
+                # Runs over the same data that start together all create it in the experiment; later it is found.
+                self._client.log_inputs(self.run_id, [dataset])
 
     def _log_scores(self, records: list[dict[str, Any]]) -> None:
         logged = self._client.get_run(self.run_id).data.metrics
@@ -250,20 +247,16 @@ def _is_total(metric: str) -> bool:
 def _open_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
     if experiment := client.get_experiment_by_name(name):
         return experiment.experiment_id
+    # Files stand beside a SQLite file, because MLflow's default is the current directory; a server knows its own place.
+    path = tracking_uri.removeprefix("sqlite:///")
+    beside = None if path == tracking_uri else (Path(path).parent / "mlflow-artifacts").as_uri()
     try:
-        return client.create_experiment(name, artifact_location=_artifact_location(tracking_uri))
+        return client.create_experiment(name, artifact_location=beside)
     except MlflowException:
         # Two runs that start together both create it; the second finds it.
         if experiment := client.get_experiment_by_name(name):
             return experiment.experiment_id
         raise
-
-
-def _artifact_location(tracking_uri: str) -> str | None:
-    """Beside a SQLite file, because MLflow's default is the current directory; a server knows its own."""
-    if not tracking_uri.startswith("sqlite:///"):
-        return None
-    return (Path(tracking_uri.removeprefix("sqlite:///")).parent / "mlflow-artifacts").as_uri()
 
 
 def _identity_tags(folder: Path) -> dict[str, str]:

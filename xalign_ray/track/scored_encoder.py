@@ -75,23 +75,19 @@ def scoring_identity(
             find them once, so the parameters that it uses are left to the run.
     """
     made_by = run_identity(run := Path(model).parent) if Path(model).is_dir() else None
+    path = Path(model) / "config.json"
+    config = read_json(path, "Export the run again.") if path.is_file() else {}
+    searched = ("step",) if is_run else ("objective", "recipe", "step")  # the names that a search in MLflow uses
+    of_encoder = {name: config.get(f"xalign_{name}") for name in searched}
+    of_encoder |= {"encoder": label, "pretraining_seed": config.get("xalign_seed")}
+    of_encoder |= {"pretraining_run": run.name if made_by else None}
     return {
         "fingerprint": fingerprint,
         "steps": steps,
         "title": title,
         "parent": parent or made_by,
         "pretraining": {"run": run.name, **made_by} if made_by else {},
-        "params": {**_encoder_params(model, label, run.name if made_by else None, is_run), **params},
+        "params": {name: value for name, value in of_encoder.items() if value is not None} | dict(params),
         "labels": {"languages": ",".join(languages)} if languages else {},
         "origin": origin(),
     }
-
-
-def _encoder_params(model: str, label: str, run: str | None, is_run: bool) -> dict[str, Any]:
-    """An encoder's pretraining, under the names that a search in MLflow uses."""
-    path = Path(model) / "config.json"
-    config = read_json(path, "Export the run again.") if path.is_file() else {}
-    names = ("step",) if is_run else ("objective", "recipe", "step")
-    params = {name: config.get(f"xalign_{name}") for name in names}
-    params |= {"encoder": label, "pretraining_seed": config.get("xalign_seed"), "pretraining_run": run}
-    return {name: value for name, value in params.items() if value is not None}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_ray.studies.progress import describe_end
+from xalign_ray.studies.cells import FINISHED
+from xalign_ray.studies.workers import End
 
 
 @pytest.mark.parametrize(
@@ -18,4 +19,4 @@ from xalign_ray.studies.progress import describe_end
     ],
 )
 def test_line_of_a_finished_cell(development: float | None, seconds: float | None, line: str) -> None:
-    assert describe_end(development, seconds) == line
+    assert str(End(FINISHED, development, seconds)) == line
