@@ -166,7 +166,8 @@ def _split_by_test_set(frame: pd.DataFrame) -> pd.DataFrame:
 
     A score whose content is not known counts as of the only one that is.
     """
-    frame = frame.assign(place=frame.place + len(frame) * frame.split.map(_rank)).reset_index(drop=True)
+    ranks = frame.split.map({split: rank for rank, split in enumerate(_SPLITS)}).fillna(len(_SPLITS)).astype(int)
+    frame = frame.assign(place=frame.place + len(frame) * ranks).reset_index(drop=True)
     for fact, say in (("n", _say_sizes), ("test_set", _say_contents)):
         frame["several"] = np.asarray(frame.groupby([*KEY, "language"])[fact].transform("nunique")) > 1
         for _, rows in frame.loc[frame.groupby(KEY).several.transform("any")].groupby(KEY):
@@ -205,10 +206,6 @@ def _say_sizes(sizes: Sequence[float]) -> str:
 
 def _say_contents(hashes: Sequence[Any]) -> str:
     return "not known" if pd.isna(hashes[0]) else f"content {hashes[0]:.6}"
-
-
-def _rank(split: str) -> int:
-    return _SPLITS.index(split) if split in _SPLITS else len(_SPLITS)
 
 
 def as_csv(frame: pd.DataFrame) -> str:

@@ -109,8 +109,12 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> tuple
         says = "lies within 1 point of zero"
     elif why == ONE_RUN:
         says = "is over languages"
+    of_other = f" of {compared['baseline']}" * (compared["seeds"] > 1 and not compared["difference_seeds"])
+    lacking = [f"seeds{of_other}"] * (compared["fewest_seeds"] == 1)
+    lacking += ["languages"] * (compared["difference_languages"] == 1)
+    says += f" and says nothing about other {' or '.join(lacking)}" if lacking else ""
     interval = ", ".join(points(end).lstrip("+") for end in ends)
-    detail += f"; the 95 % interval of the difference, [{interval}], {says}{_limits(compared)}."
+    detail += f"; the 95 % interval of the difference, [{interval}], {says}."
     rest = [cell for cell in cells if cell["label"] not in (name, other)]
     if rest and not why and gap > 0:
         second = _best(rest)
@@ -120,13 +124,6 @@ def _judge(comparison: Comparison, cells: Sequence[Record], title: str) -> tuple
             f"with {name}."
         )
     return brief, detail
-
-
-def _limits(cell: Record) -> str:
-    """The limits of the interval of a difference."""
-    of_other = f" of {cell['baseline']}" * (cell["seeds"] > 1 and not cell["difference_seeds"])
-    lacking = [f"seeds{of_other}"] * (cell["fewest_seeds"] == 1) + ["languages"] * (cell["difference_languages"] == 1)
-    return f" and says nothing about other {' or '.join(lacking)}" if lacking else ""
 
 
 def _over(languages: int, seeds: int, names: str) -> str:

@@ -54,8 +54,10 @@ def report(
     alone = len(names) == 1 and not is_foreign(local_folder(names[0]))
     target = local_folder(out or (local_folder(names[0]) / "report" if alone else "report"))
     check_names(names)
-    if bundle:
-        _check_bundled(bundle)
+    if bundle and bundle.is_dir():
+        raise ConfigError(f"--bundle {shown_path(bundle)} is a folder; name a file, such as results.zip.")
+    if bundle and bundle.is_file() and not is_bundle(bundle):
+        raise ConfigError(f"--bundle {shown_path(bundle)} is there, and is no bundle. Name another file.")
     _check_kept(names, target)
     say(f"Reading {', '.join(names)}.")
     runs, baseline = as_published(label_runs(with_bases(find_runs(names)))), hide_places(baseline)
@@ -64,7 +66,8 @@ def report(
             numbers = write_report(runs, target, by, baseline)
             if bundle:
                 write_bundle(bundle, runs, numbers, by, baseline)
-                if outside := _outside(runs):
+                values = {value for run in runs for value in (*flatten(run.config).values(), *run.scores.encoder)}
+                if outside := sorted(value for value in values if isinstance(value, str) and value.startswith("/")):
                     say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None
@@ -130,12 +133,6 @@ def write_report(runs: Sequence[Run], out: Path, by: Sequence[str] = (), baselin
     return numbers
 
 
-def _outside(runs: Sequence[Run]) -> list[str]:
-    """Paths of the machine that recipes and scores name and that `hide_places` leaves."""
-    values = (value for run in runs for value in (*flatten(run.config).values(), *run.scores.encoder))
-    return sorted({value for value in values if isinstance(value, str) and value.startswith("/")})
-
-
 def _check_kept(names: Sequence[str], out: Path) -> None:
     """Raises ConfigError where a file that the report reads is one that it writes."""
     written = {(out / name).resolve() for name in (PAGE, *_FILES, *_AT_TIMES)}
@@ -144,11 +141,3 @@ def _check_kept(names: Sequence[str], out: Path) -> None:
             f"{shown_path(Path(read))} is read, and the report would be written in its place. Name another folder by "
             "--out."
         )
-
-
-def _check_bundled(path: Path) -> None:
-    """Raises ConfigError where the bundle would replace another file."""
-    if path.is_dir():
-        raise ConfigError(f"--bundle {shown_path(path)} is a folder; name a file, such as results.zip.")
-    if path.is_file() and not is_bundle(path):
-        raise ConfigError(f"--bundle {shown_path(path)} is there, and is no bundle. Name another file.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import isnan
-from typing import Any, cast
+from typing import cast
 
 import pandas as pd
 
@@ -104,22 +104,20 @@ def cost_table(runs: Sequence[Run], costs: pd.DataFrame) -> Table | None:
 
 def rates_tables(runs: Sequence[Run]) -> list[Table]:
     """The learning rates that each study tried, with development scores and its choices."""
-    return [_rates_table(name, study["rates"]) for name, study in studies_of(runs).items() if "rates" in study]
-
-
-def _rates_table(name: str, rates: Mapping[str, Any]) -> Table:
-    """The learning rates that were tried for each encoder of a study."""
-
-    rows = list[Row]()
-    for tried_rate in rates["tried"]:
-        encoder, rate, chosen = tried_rate["encoder"], tried_rate["learning_rate"], Entry("")
-        if rate == rates["chosen"][encoder]:
-            tried = [other["learning_rate"] for other in rates["tried"] if other["encoder"] == encoder]
-            ends = {max(tried): ", the highest tried", min(tried): ", the lowest tried"} if len(tried) > 1 else {}
-            chosen = Entry(f"chosen{ends.get(rate, '')}", mark="best")
-        rows.append((encoder, f"{rate:g}", percent(rates["metric"], tried_rate["score"]), chosen))
-    note = (
-        f"{METRICS[rates['metric']].title} in {', '.join(rates['languages'])}, which nothing else here is scored in. "
-        "Beyond the lowest or the highest rate there may be a better one."
-    )
-    return Table(f"Learning rates tried by {name}", ("encoder", "learning rate", "score", "chosen"), rows, note)
+    tables, header = [], ("encoder", "learning rate", "score", "chosen")
+    studies = {name: study["rates"] for name, study in studies_of(runs).items() if "rates" in study}
+    for name, rates in studies.items():
+        rows = list[Row]()
+        for tried_rate in rates["tried"]:
+            encoder, rate, chosen = tried_rate["encoder"], tried_rate["learning_rate"], Entry("")
+            if rate == rates["chosen"][encoder]:
+                tried = [other["learning_rate"] for other in rates["tried"] if other["encoder"] == encoder]
+                ends = {max(tried): ", the highest tried", min(tried): ", the lowest tried"} if len(tried) > 1 else {}
+                chosen = Entry(f"chosen{ends.get(rate, '')}", mark="best")
+            rows.append((encoder, f"{rate:g}", percent(rates["metric"], tried_rate["score"]), chosen))
+        note = (
+            f"{METRICS[rates['metric']].title} in {', '.join(rates['languages'])}, which nothing else here is scored "
+            "in. Beyond the lowest or the highest rate there may be a better one."
+        )
+        tables.append(Table(f"Learning rates tried by {name}", header, rows, note))
+    return tables

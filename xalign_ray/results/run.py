@@ -283,8 +283,17 @@ def label_runs(runs: Sequence[Run]) -> list[Run]:
         key = (run.label,) if run.label else (*recipe, seen[(*recipe, run.seed)])
         seen[(*recipe, run.seed)] += not run.label
         groups.setdefault(key, []).append(run)
-    labels = _labels([group[0] for group in groups.values()])
-    return [replace(run, label=label) for label, group in zip(labels, groups.values(), strict=True) for run in group]
+    firsts = [group[0] for group in groups.values()]
+    names = Counter(run.recipe for run in firsts if not run.label)
+    labels = [
+        run.label or (run.config.get("label", run.recipe) if names[run.recipe] > 1 else run.recipe) for run in firsts
+    ]
+    count = Counter(labels)
+    return [
+        replace(run, label=f"{group[0].recipe} ({group[0].name})" if count[label] > 1 else label)
+        for label, group in zip(labels, groups.values(), strict=True)
+        for run in group
+    ]
 
 
 def is_of(shown: str, label: str, study: Mapping[str, Any]) -> bool:
@@ -319,15 +328,3 @@ def cost_frame(runs: Sequence[Run]) -> pd.DataFrame:
 def studies_of(runs: Sequence[Run]) -> dict[str, Mapping[str, Any]]:
     """The studies of the runs by name, once each."""
     return {run.study["name"]: run.study for run in runs if run.study}
-
-
-def _labels(firsts: Sequence[Run]) -> list[str]:
-    """A label for each column, by its first run."""
-    names = Counter(run.recipe for run in firsts if not run.label)
-    labels = [
-        run.label or (run.config.get("label", run.recipe) if names[run.recipe] > 1 else run.recipe) for run in firsts
-    ]
-    count = Counter(labels)
-    return [
-        f"{run.recipe} ({run.name})" if count[label] > 1 else label for label, run in zip(labels, firsts, strict=True)
-    ]

@@ -49,7 +49,10 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     by = {name: [cell for cell in cells if cell["label"] in best] for name, cells in cells_of.items()}
     shown = next((by[name] for name in ("language", "family") if 0 < len(by[name]) <= _MAX_DOTS), [])
     cells = [*by["task"], *shown]
-    styles = _dot_styles([label for label in comparison.labels if label in best])
+    styles = {
+        label: {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number // len(COLOURS) % 4], "ls": ""}
+        for number, label in enumerate(label for label in comparison.labels if label in best)
+    }  # another marker where all colours are taken
     panels = {"percent": partial(_draw_scores, cells, styles)}
     notes = ["Small dots: seeds."] if any(cell["seeds"] > 1 for cell in cells) else []
     if len(best) < len(all_cells):
@@ -66,14 +69,6 @@ def score_chart(comparison: Comparison, key: tuple[str, ...]) -> Chart:
     groups = len({cell["group"] for cell in cells})
     size = (4.2, 0.75 + groups * (0.08 + 0.1 * len(styles)))
     return Chart("headline", cells[0]["title"], notes, _ALL_SCORES, styles, panels, size=size)
-
-
-def _dot_styles(labels: Sequence[str]) -> Styles:
-    """A colour a label; another marker where all colours are taken."""
-    return {
-        label: {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number // len(COLOURS) % 4], "ls": ""}
-        for number, label in enumerate(labels)
-    }
 
 
 def size_chart(comparison: Comparison) -> Chart | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +58,14 @@ def find_runs(names: Sequence[str]) -> list[Run]:
             foreign[name] = read_foreign(folder)
         else:
             runs[name] = _from_study(folder) if (folder / STUDY).is_file() else [read_run(folder)]
-    return join_trials(_with_distinct_labels(join_sources(_with_given_labels({**runs, **foreign}))))
+    sources = {**runs, **foreign}
+    labels = {run.label for of_source in sources.values() for run in of_source if not _is_given(run)}
+    for name, of_source in sources.items():  # another program's encoder with the name of one of ours is another column
+        sources[name] = [
+            replace(run, label=f"{run.label} (given)") if _is_given(run) and run.label in labels else run
+            for run in of_source
+        ]
+    return join_trials(_with_distinct_labels(join_sources(sources)))
 
 
 def read_runs(names: Sequence[str]) -> pd.DataFrame:
@@ -69,18 +76,6 @@ def read_runs(names: Sequence[str]) -> pd.DataFrame:
 def _is_given(run: Run) -> bool:
     """Whether it is an encoder that another program scored, or one without a recipe in a bundle."""
     return bool(run.label) and not run.study
-
-
-def _with_given_labels(sources: Mapping[str, Sequence[Run]]) -> Mapping[str, Sequence[Run]]:
-    """Another program's encoder with the name of one of ours is another column."""
-    labels = {run.label for runs in sources.values() for run in runs if not _is_given(run)}
-    return {
-        source: [
-            replace(run, label=f"{run.label} (given)") if _is_given(run) and run.label in labels else run
-            for run in runs
-        ]
-        for source, runs in sources.items()
-    }
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -272,16 +267,26 @@ def _from_study(folder: Path) -> list[Run]:
         raise DataError(f"{folder / STUDY} is damaged: a cell lacks one of {', '.join(sorted(_CELL))}. {_HINT}")
     if (folder / RATES).is_file():
         study["rates"] = read_json(folder / RATES, _HINT, "metric", "languages", "tried", "chosen")
-    rows, runs = _rows_without_english(study["cells"]), []
+    # Labels with a model a language have the English of the zero-shot model, as in PPA's tables of translate-train.
+    without_english: dict[Any, dict[str, None]] = defaultdict(dict)
+    for cell in study["cells"]:
+        if (cell.get("training") or "").endswith(PER_LANGUAGE):
+            without_english[_row_of(cell)][cell["label"]] = None
+    of_models = Counter(
+        encoder["label"] or encoder["model"]
+        for encoder in study.get("study", {}).get("encoders", ())
+        if encoder.get("model") and encoder.get("languages")
+    )
+    runs = list[Run]()
     for cell in study["cells"]:
         path, what = opened(folder / local_folder(cell["folder"] or "")), {"label": cell["label"], "study": study}
         what["made_by"] = cell.get("made_by")
         if cell["kind"] != "pretraining" and cell["state"] == "finished" and cell["chosen"]:
             run = replace(read_run(path), config={}, **what)
-            if cell["label"] in _of_several_models(study):
+            if of_models[cell["label"]] > 1:  # models for different languages share it: together they are one encoder
                 run = replace(run, scores=run.scores.assign(run=None, encoder=run.label))
             runs.append(run)
-            for label in rows.get(_row_of(cell), ()) if cell.get("training") == _ENGLISH else ():
+            for label in without_english.get(_row_of(cell), ()) if cell.get("training") == _ENGLISH else ():
                 english = run.scores.loc[run.scores.language == cell["train_language"]]
                 runs.append(replace(run, label=label, scores=english))
         elif cell["kind"] == "pretraining" and path.is_dir() and cell["state"] not in ("waiting", "failed"):
@@ -294,31 +299,8 @@ def _from_study(folder: Path) -> list[Run]:
     return sorted(join_trials(runs), key=lambda run: order.get(run.label, len(order)))
 
 
-def _rows_without_english(cells: Sequence[Mapping[str, Any]]) -> Mapping[Any, Iterable[str]]:
-    """Labels with a model a language, by task and training language: their English is the zero-shot model's.
-
-    As in the tables of PPA, whose translate-train rows repeat it.
-    """
-    rows: dict[Any, dict[str, None]] = defaultdict(dict)
-    for cell in cells:
-        if (cell.get("training") or "").endswith(PER_LANGUAGE):
-            rows[_row_of(cell)][cell["label"]] = None
-    return rows
-
-
 def _row_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
     return cell.get("encoder"), cell.get("task"), cell.get("train_language")
-
-
-def _of_several_models(study: Mapping[str, Any]) -> set[str]:
-    """Labels that models for different languages share: together they are one encoder."""
-    encoders = study.get("study", {}).get("encoders", ())
-    labels = [
-        encoder["label"] or encoder["model"]
-        for encoder in encoders
-        if encoder.get("model") and encoder.get("languages")
-    ]
-    return {label for label in labels if labels.count(label) > 1}
 
 
 def _with_distinct_labels(runs: Sequence[Run]) -> list[Run]:
