@@ -66,8 +66,8 @@ def report(
             numbers = write_report(runs, target, by, baseline)
             if bundle:
                 write_bundle(bundle, runs, numbers, by, baseline)
-                values = {value for run in runs for value in (*flatten(run.config).values(), *run.scores.encoder)}
-                if outside := sorted(value for value in values if isinstance(value, str) and value.startswith("/")):
+                values = (value for run in runs for value in (*flatten(run.config).values(), *run.scores.encoder))
+                if outside := sorted({value for value in values if isinstance(value, str) and value.startswith("/")}):
                     say(f"{shown_path(bundle)} names places outside this folder and your home: {', '.join(outside)}.")
     except LockError as locked:
         raise LockError(f"{locked} Or write the report into another folder: --out FOLDER.") from None

@@ -158,26 +158,13 @@ class Cell:
         return what | {"training": self.training.name, "target": target}
 
     @property
-    def described(self) -> dict[str, Any]:
-        """Fields of study.json."""
-        if self.kind == PRETRAINING:
-            setting = {"recipe": self.recipe.name} if self.recipe else {"command": self.command}
-            return {"label": self.label, "setting": setting}
-        fields = {"label": self.label, "task": self.task}
-        if not self.training:
-            return fields
-        how = {"train_language": self.train_language, "training": self.training.name, "setting": self.setting}
-        return fields | how
-
-    @property
     def params(self) -> dict[str, Any]:
         """Parameters in MLflow, in addition to the encoder's: with defaults, so that fine-tunings can be compared."""
         if not self.settings:
             return {"task": self.task}
         how = {"training": self.training.name, "train_language": self.train_language}
-        how["training_languages"] = ",".join(self.training.languages)
-        named = {name: value for name, value in how.items() if value}
-        return {"task": self.task} | self.settings.model_dump(exclude_none=True) | named
+        how |= {"training_languages": ",".join(self.training.languages)} if self.training.languages else {}
+        return {"task": self.task} | self.settings.model_dump(exclude_none=True) | how
 
 
 @dataclass(frozen=True, slots=True)

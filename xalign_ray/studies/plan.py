@@ -34,6 +34,8 @@ from xalign_ray.tasks.task_files import name_others
 from xalign_ray.work.artifacts import hash_file, hash_files, hash_value
 from xalign_ray.work.storage import is_url
 
+HashOf = Callable[[str], str]  # of a path: see `_hash`
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -60,7 +62,7 @@ class Plan:
         return [cell for cell in self.cells if cell.kind == FINETUNING]
 
 
-def _make_cells(study: StudyConfig, encoders: Sequence[Encoder], hashes: dict[str, str]) -> tuple[Cell, ...]:
+def _make_cells(study: StudyConfig, encoders: Sequence[Encoder], hash_of: HashOf) -> tuple[Cell, ...]:
     """Every cell once. Encoders that share pretraining and languages share cells."""
     cells: dict[Any, Cell] = {}
     for encoder in encoders:
@@ -71,15 +73,13 @@ def _make_cells(study: StudyConfig, encoders: Sequence[Encoder], hashes: dict[st
             needed = needed.needs
         cells |= dict(zip(chain, chain, strict=True))
         made_by = encoder.pretraining, encoder.step, encoder.model, encoder.apart
-        for cell in _scored_cells(study, encoders, encoder, hashes):
+        for cell in _scored_cells(study, encoders, encoder, hash_of):
             cells.setdefault((made_by, cell.label, cell.name), cell)
     return tuple(cells.values())
 
 
-def _scored_cells(
-    study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, hashes: dict[str, str]
-) -> Iterator[Cell]:
-    """The evaluations and fine-tunings of one encoder; `hashes` keeps the hash of each file that was read."""
+def _scored_cells(study: StudyConfig, encoders: Sequence[Encoder], encoder: Encoder, hash_of: HashOf) -> Iterator[Cell]:
+    """The evaluations and fine-tunings of one encoder."""
 
     def cell(
         entry: EvaluationConfig | FineTuningConfig,
@@ -100,7 +100,7 @@ def _scored_cells(
             needs=encoder.pretraining,
             task=entry.task,
             data=data,
-            content=(*filter(None, (_hash(path, hashes) for path in inputs)), *code),
+            content=(*filter(None, map(hash_of, inputs)), *code),
             **facts,
         )
 
@@ -156,17 +156,14 @@ def _how(settings: FineTuning, training: Training, train_language: str, searched
     )
 
 
-def _hash(path: str, hashes: dict[str, str]) -> str:
+def _hash(path: str) -> str:
     """Hash of a file, or of a folder's files but its model card; the commit of a hub model; empty in a store."""
     file = Path(path)
-    if path not in hashes and file.is_file():
-        hashes[path] = hash_file(file)
-    elif path not in hashes and file.is_dir():
-        files = hash_files(file).items()
-        hashes[path] = hash_value({name: value for name, value in files if not name.endswith(".md")})
-    elif path not in hashes and not is_url(path):
-        hashes[path] = revision_of(at_commit(path))[1].get("revision", "")
-    return hashes.get(path, "")
+    if file.is_file():
+        return hash_file(file)
+    if file.is_dir():
+        return hash_value({name: value for name, value in hash_files(file).items() if not name.endswith(".md")})
+    return "" if is_url(path) else revision_of(at_commit(path))[1].get("revision", "")
 
 
 def _narrow(asked: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -190,7 +187,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
         DataError: the files are missing that list the languages with a model each.
     """
     pretrainings: dict[str, Cell] = {}
-    hashes: dict[str, str] = {}  # of each file that was read
+    hash_of = cache(_hash)  # each file is read once
     encoders: list[Encoder] = []
     for number in range(max(len(entry.seeds or study.seeds) for entry in study.encoders)):
         for entry in study.encoders:
@@ -205,7 +202,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
                 of_recipe = _open(recipe.config.data.root, output)
                 root = root or str(of_recipe)
             elif entry.command:
-                made = _command(entry, study, seed, hashes)
+                made = _command(entry, study, seed, hash_of)
                 made = pretrainings.setdefault(made.name, made)
             root = _open(root or _root_of_recipes(study, output), output)
             model = open_model(entry.model) if entry.model else ""
@@ -222,7 +219,7 @@ def plan_study(study: StudyConfig, output: Path, open_model: Callable[[str], str
     study = study.model_copy(
         update={"finetunings": tuple(_with_targets(entry, [*roots]) for entry in study.finetunings)}
     )
-    return Plan(study, tuple(encoders), _make_cells(study, encoders, hashes))
+    return Plan(study, tuple(encoders), _make_cells(study, encoders, hash_of))
 
 
 def check_contents(plan: Plan) -> list[str]:
@@ -337,7 +334,7 @@ def _recipe_of(encoder: EncoderConfig, study: StudyConfig, seed: int, output: Pa
     return load_recipe(encoder.recipe, common)
 
 
-def _command(entry: EncoderConfig, study: StudyConfig, seed: int, hashes: dict[str, str]) -> Cell:
+def _command(entry: EncoderConfig, study: StudyConfig, seed: int, hash_of: HashOf) -> Cell:
     """The cell of a command with one seed, which runs in the current folder."""
     source = Encoder(entry.shown, Path.cwd(), seed, languages=entry.languages)
     command = entry.command.replace("{seed}", str(seed))
@@ -348,7 +345,7 @@ def _command(entry: EncoderConfig, study: StudyConfig, seed: int, hashes: dict[s
         resources=entry.resources or study.resources,
         source=source,
         command=command,
-        content=tuple(_hash(path, hashes) for path in paths_in(command)),
+        content=tuple(map(hash_of, paths_in(command))),
     )
 
 

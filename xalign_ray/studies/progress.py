@@ -83,7 +83,12 @@ def describe(queue: Queue, cell: Cell, kept: Mapping[str, bool]) -> dict[str, An
     end, folder = queue.ends[cell], queue.runs.get(cell)
     if cell.model or cell.command:
         folder = cell.folder(queue.folder)
-    entry = UNKNOWN | {"kind": cell.kind, "encoder": cell.encoder, "seed": cell.seed} | cell.described
+    entry = UNKNOWN | {"kind": cell.kind, "encoder": cell.encoder, "seed": cell.seed, "label": cell.label}
+    if cell.settings:
+        entry |= {"train_language": cell.train_language, "training": cell.training.name, "setting": cell.setting}
+    elif not cell.task:
+        entry["setting"] = {"recipe": cell.recipe.name} if cell.recipe else {"command": cell.command}
+    entry["task"] = cell.task or None
     entry |= {"resources": cell.resources.model_dump(mode="json")}
     entry |= {"chosen": kept.get(cell.name) if cell.settings else True}
     maker = next((made for made in (cell, cell.needs) if made and made.command), None)
