@@ -61,7 +61,7 @@ def measure() -> list[dict[str, Any]]:
     rate = Rate(ROWS * operations_of_row(recipes[0].config, subjects[0]) / measured[0] / 1e12, "measured")
     records = []
     for name, recipe, subject, seconds in zip(("", *PLANNED), recipes, subjects, measured, strict=True):
-        found = estimate(recipe.config, subject, read_shape("1xCPU"), rate, {})
+        found = estimate(recipe.config, subject, read_shape("1xCPU"), rate)
         assert isinstance(found, Estimate)
         if name:
             off = abs(found.step_s / seconds - 1)

@@ -87,14 +87,13 @@ def test_the_mean_of_a_number_that_moves() -> None:
     assert mean_over_steps(((0, 0.3), (10_000, 0.1)), 20_000) == pytest.approx(0.15, abs=2e-4)
 
 
-def test_time_and_price_by_hand() -> None:
+def test_time_by_hand() -> None:
     config, subject = of("papers/mbert-mlm", "train.max_steps=1000")
-    found = estimate(config, subject, Shape(8, "H100"), PEAK, {"H100": 2.5})
+    found = estimate(config, subject, Shape(8, "H100"), PEAK)
     assert isinstance(found, Estimate)
     seconds = 1024 * operations_of_row(config, subject) / 100e12
     assert found.step_s == pytest.approx(seconds)
     assert found.hours == pytest.approx(1000 * seconds / 3600)
-    assert found.price == pytest.approx(2.5 * 8 * 1000 * seconds / 3600)
     assert found.device_hours == pytest.approx(8 * 1000 * seconds / 3600)
     assert found.data_cores == 1
 
@@ -102,7 +101,7 @@ def test_time_and_price_by_hand() -> None:
 def test_a_gpu_is_not_faster_than_its_host_starts_operations() -> None:
     """Of 128 rows 2 on each of 64: 8 layers of 2 ms in one micro-step."""
     config, subject = of("papers/align-mlm")
-    found = estimate(config, subject, Shape(64, "H100"), PEAK, {})
+    found = estimate(config, subject, Shape(64, "H100"), PEAK)
     assert isinstance(found, Estimate)
     assert subject.values["num_hidden_layers"] == 8
     assert found.step_s == pytest.approx(8 * 0.002)
@@ -110,7 +109,7 @@ def test_a_gpu_is_not_faster_than_its_host_starts_operations() -> None:
 
 def test_the_slowest_worker_counts() -> None:
     config, subject = of("tiny/mlm", "train.global_batch_size=10")
-    two, three = (estimate(config, subject, Shape(n, "CPU"), PEAK, {}) for n in (2, 3))
+    two, three = (estimate(config, subject, Shape(n, "CPU"), PEAK) for n in (2, 3))
     assert isinstance(two, Estimate)
     assert isinstance(three, Estimate)
     assert three.step_s / two.step_s == pytest.approx(4 / 5)
@@ -118,7 +117,7 @@ def test_the_slowest_worker_counts() -> None:
 
 def test_cores_for_the_feed_keep_up_with_the_tokens() -> None:
     config, subject = of("papers/ppa-250k-no-tlm")
-    found = estimate(config, subject, Shape(8, "H100"), Rate(1e6, "given"), {})
+    found = estimate(config, subject, Shape(8, "H100"), Rate(1e6, "given"))
     assert isinstance(found, Estimate)
     needed = 128 * 128 / found.step_s
     rate = read_figures().feed_tokens_per_core_s["contrasted_pairs"][9] * read_figures().feed_share_under_ray
@@ -213,7 +212,7 @@ def test_a_rate_is_read_from_a_run_of_the_same_kind(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused_with_what_would_help() -> None:
     def fits(rows: int) -> bool:
         config, subject = of("papers/mbert-mlm", f"train.per_device_batch_size={rows}")
-        return isinstance(estimate(config, subject, Shape(8, "L4"), PEAK, {}), Estimate)
+        return isinstance(estimate(config, subject, Shape(8, "L4"), PEAK), Estimate)
 
     assert fits(8)
     assert not fits(128)

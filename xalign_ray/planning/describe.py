@@ -58,11 +58,12 @@ def describe(
 def _on_cluster(
     recipe: str, subject: Subject, config: RunConfig, on: str, rate: str, prices: Sequence[str]
 ) -> dict[str, str]:
-    shape = read_shape(on)
-    cost = estimate(at_most(config), subject, shape, find_rate(rate, config, shape), read_prices(prices))
+    shape, of_hour = read_shape(on), read_prices(prices)
+    cost = estimate(at_most(config), subject, shape, find_rate(rate, config, shape))
     if isinstance(cost, str):
         raise ConfigError(f"{recipe} cannot run on {shape}: {cost}.")
     rows = -(-cost.batch.global_rows // (cost.batch.workers * cost.batch.accumulation))
+    hours = cost.device_hours
     room = f" of {shape.device.memory_gib:.1f}" if shape.device else ""
     return {
         "on": f"{shape}, {cost.rate.tflops:.3g} TFLOP/s a worker, {cost.rate.words}",
@@ -70,9 +71,9 @@ def _on_cluster(
         "rows of a worker": f"{cost.batch.accumulation} x {rows}",
         "a step": duration(cost.step_s / 3600),
         "all steps": "counted later" if cost.hours is None else duration(cost.hours),
-        "device hours": "counted later" if cost.device_hours is None else number(cost.device_hours),
+        "device hours": "counted later" if hours is None else number(hours),
         "CPU cores, feed": str(cost.data_cores),
-        **({} if cost.price is None else {"price": number(cost.price)}),
+        **({"price": number(of_hour[shape.name] * hours)} if hours is not None and shape.name in of_hour else {}),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -230,7 +230,6 @@ class Estimate:
         step_s: seconds of a step.
         hours: of all steps; None where these are counted from data that are not there.
         data_cores: CPU cores that make rows as fast as training takes them.
-        price: of all devices for these hours; None where no price is given.
     """
 
     shape: Shape
@@ -240,7 +239,6 @@ class Estimate:
     step_s: float
     hours: float | None
     data_cores: int
-    price: float | None
 
     @property
     def device_hours(self) -> float | None:
@@ -248,9 +246,7 @@ class Estimate:
         return None if self.hours is None else self.hours * self.shape.workers
 
 
-def estimate(
-    config: RunConfig, subject: Subject, shape: Shape, rate: Rate | None, prices: Mapping[str, float]
-) -> Estimate | str:
+def estimate(config: RunConfig, subject: Subject, shape: Shape, rate: Rate | None) -> Estimate | str:
     """The cost of a recipe on a shape, or why it cannot run there.
 
     A step on a GPU takes no less time than its host needs to start the operations. Communication, checkpoints and
@@ -274,15 +270,12 @@ def estimate(
         host_s = read_figures().host_s_per_layer * subject.values["num_hidden_layers"]
         step_s = max(step_s, batch.accumulation * started_passes(config) * host_s)
     tokens_per_s = batch.global_rows * tokens_of_row(config) / step_s
-    hours = config.train.max_steps * step_s / 3600 if config.train.max_steps else None
-    price = prices.get(shape.name)
     return Estimate(
         shape=shape,
         rate=rate,
         batch=batch,
         memory=sum(memory_of(config, subject, shape.device is not None).values()),
         step_s=step_s,
-        hours=hours,
+        hours=config.train.max_steps * step_s / 3600 if config.train.max_steps else None,
         data_cores=max(FEED_CPUS, math.ceil(tokens_per_s / feed_rate(config))),
-        price=None if price is None or hours is None else price * hours * shape.workers,
     )

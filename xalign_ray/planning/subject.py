@@ -44,12 +44,26 @@ class Subject:
     @property
     def loss_parameters(self) -> int:
         """Of the losses, trained with it."""
-        return _of_losses(self.config, self.values["hidden_size"], self.sizes)[0]
+        return self._of_losses[0]
 
     @property
     def remembered(self) -> int:
         """Numbers in fp32 that losses keep beside, which no gradient moves."""
-        return _of_losses(self.config, self.values["hidden_size"], self.sizes)[1]
+        return self._of_losses[1]
+
+    @cached_property
+    def _of_losses(self) -> tuple[int, int]:
+        d, sizes, trained, remembered = self.values["hidden_size"], self.sizes, 0, 0
+        for loss in self.config.objectives:
+            if isinstance(loss, WordExchange):
+                trained += (d * d + d) + sizes.transform  # its bridge, and its transform
+            if isinstance(loss, DenoisingAlignment):
+                trained += 2 * (d * d + d)  # of queries and keys
+            if isinstance(loss, MomentumContrast):
+                projection = d * d + d * loss.projection
+                trained += projection
+                remembered += sizes.total + projection + loss.queue_size * loss.projection
+        return trained, remembered
 
     @property
     def trained(self) -> int:
@@ -112,21 +126,6 @@ def _vocabulary(tokenizer: Tokenizer) -> int | None:
         return tokenizer.vocab_size
     assert not isinstance(tokenizer, StartTokenizer), "the schema refuses it from scratch"
     return vocabulary_size(tokenizer.path)
-
-
-def _of_losses(config: RunConfig, d: int, sizes: Sizes) -> tuple[int, int]:
-    """Parameters of the losses, and numbers that they remember between steps."""
-    trained = remembered = 0
-    for loss in config.objectives:
-        if isinstance(loss, WordExchange):
-            trained += (d * d + d) + sizes.transform  # its bridge, and its transform
-        if isinstance(loss, DenoisingAlignment):
-            trained += 2 * (d * d + d)  # of queries and keys
-        if isinstance(loss, MomentumContrast):
-            projection = d * d + d * loss.projection
-            trained += projection
-            remembered += sizes.total + projection + loss.queue_size * loss.projection
-    return trained, remembered
 
 
 def at_most(config: RunConfig) -> RunConfig:
