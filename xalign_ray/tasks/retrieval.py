@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -396,34 +396,30 @@ class RetrievalTask(SentenceTask):
 
     def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
         sets = read_translations(data, languages)
-        pool = MixedPool(MAX_POOL // (2 * len(sets)))
+        pool, device = MixedPool(MAX_POOL // (2 * len(sets))), str(vectors.encoder.model.device)
+        english = lru_cache(maxsize=1)(vectors.layers)  # NTREX and FLORES have one English side for all languages
         for language, pairs in sets.items():
-            yield from self._score_pairs(vectors, language, pairs, pool)
+            if pairs.duplicates:
+                copies = f"{pairs.duplicates:,} of {2 * len(pairs):,} sentences stand in it more than once"
+                say(f"{pairs.split} ({language}): {copies}; to find a copy of the translation is right.")
+            left, first = vectors.layers(pairs.first, pairs.languages[0])
+            right, second = english(tuple(pairs.second), pairs.languages[1])
+            pool.add(pairs, left[0], right[0])
+            test_set = hash_value([[*texts] for texts in pairs.texts])
+            results = [
+                *zip([LAST], _values(left, right, pairs, device), strict=True),
+                *enumerate(_values(first[vectors.rule.pooling], second[vectors.rule.pooling], pairs, device)),
+            ]
+            for layer, values in results:
+                measures = {metric: Measure(value, 1 / len(pairs), len(pairs)) for metric, value in values.items()}
+                yield from self.scores_of(vectors, pairs.split, language, test_set, measures, layer=layer)
         if len(sets) > 1:
             split, test_set = next(iter(sets.values())).split, hash_value([*pool.places])
-            mixed = pool.measures(str(vectors.encoder.model.device))
+            mixed = pool.measures(device)
             own_first = [1 - measures[_OTHER].value for measures in mixed.values()]
             say(f"First hits in the query's own language, of {len(pool.places):,} sentences: {np.mean(own_first):.1%}.")
             for language, measures in mixed.items():
                 yield from self.scores_of(vectors, split, language, test_set, measures)
-
-    def _score_pairs(
-        self, vectors: SentenceVectors, language: str, pairs: TranslatedSentences, pool: MixedPool
-    ) -> Iterator[Score]:
-        if pairs.duplicates:
-            copies = f"{pairs.duplicates:,} of {2 * len(pairs):,} sentences stand in it more than once"
-            say(f"{pairs.split} ({language}): {copies}; to find a copy of the translation is right.")
-        (left, first), (right, second) = map(vectors.layers, pairs.texts, pairs.languages)
-        pool.add(pairs, left[0], right[0])
-        device, test_set = str(vectors.encoder.model.device), hash_value([[*texts] for texts in pairs.texts])
-        pooling = vectors.rule.pooling
-        results = [
-            *zip([LAST], _values(left, right, pairs, device), strict=True),
-            *enumerate(_values(first[pooling], second[pooling], pairs, device)),
-        ]
-        for layer, values in results:
-            measures = {metric: Measure(value, 1 / len(pairs), len(pairs)) for metric, value in values.items()}
-            yield from self.scores_of(vectors, pairs.split, language, test_set, measures, layer=layer)
 
 
 class MixedPool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,13 +145,24 @@ def test_a_copy_of_the_right_sentence_is_right() -> None:
     assert are_pairs(queries, candidates, np.array([1, 2, 0, 0])).tolist() == [True, False, True, False]
 
 
-def test_languages_are_mixed_where_there_are_several(tmp_path: Path, make_bert: Callable[..., Path]) -> None:
+def test_languages_are_mixed_where_there_are_several(
+    tmp_path: Path, make_bert: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against a slow search; a sentence may find the translation of its translation."""
     folder = make_bert(WORDS)
     french = [text.replace("eins", "query") for text in GERMAN]
     rows = [f"{a}\t{b}\t{c}" for a, b, c in zip(ENGLISH, GERMAN, french, strict=True)]
     (tmp_path / "test.tsv").write_text("\n".join(["en\tde\tfr", *rows]))
+    encoded: list[tuple[str, int]] = []
+    layers = SentenceVectors.layers
+
+    def counted(self: SentenceVectors, texts: Sequence[str], language: str) -> Any:
+        encoded.append((language, len(texts)))
+        return layers(self, texts, language)
+
+    monkeypatch.setattr(SentenceVectors, "layers", counted)
     scores = [score for score in RETRIEVAL.evaluate(str(folder), tmp_path / "test.tsv") if score.layer == "last"]
+    assert sorted(encoded) == [("de", 9), ("en", 9), ("fr", 9)], "the English of all languages is encoded once"
     found = {(score.metric, score.language): (score.value, score.chance) for score in scores}
     pool = [(text, number, code) for code, texts in (("en", ENGLISH), ("de", GERMAN), ("fr", french))
             for number, text in enumerate(texts)]  # fmt: skip
