@@ -96,20 +96,9 @@ TOLD = {"architectures": ["BertModel"], "xalign_languages": ["en", "qgr"]}
     ("settings", "model", "tag", "loads", "with_language"),
     [
         ([], {}, "fill-mask", "AutoModelForMaskedLM", False),
-        (
-            [],
-            {"architectures": ["BertModel"], "xalign_languages": ["en", "qgr"]},
-            "feature-extraction",
-            "AutoModel",
-            True,
-        ),
-        (
-            ["objectives=[{kind: dictionary_alignment}]"],
-            {},
-            "feature-extraction",
-            "AutoModel",
-            False,
-        ),  # no trained head
+        ([], TOLD, "feature-extraction", "AutoModel", True),
+        # no trained head
+        (["objectives=[{kind: dictionary_alignment}]"], {}, "feature-extraction", "AutoModel", False),
     ],
 )
 def test_the_card_says_how_the_encoder_is_loaded(
