@@ -19,7 +19,7 @@ import regex
 
 from xalign_ray.align.chain_aligner import Chains
 from xalign_ray.align.kinds import Aligner, AlignerKind, alignment_identity
-from xalign_ray.align.links import BlankSplitter, Link, WordPair, WordSplitter, write_pharaoh
+from xalign_ray.align.links import BlankSplitter, WordPair, WordSplitter, write_pharaoh
 from xalign_ray.config.code import package_code
 from xalign_ray.config.schema import ParallelConfig, ParallelCorpus
 from xalign_ray.config.sources import WordAlignment
@@ -300,17 +300,20 @@ def train_model(task: AlignTask) -> Made:
 
 def align_part(task: AlignTask) -> Made:
     """Aligns a part and writes its links as Pharaoh, a value a row; none for a row that is no pair."""
-    aligner = _open_model(task.folder, task.job.fingerprint, task.job.kind)
+    job = task.job
+    aligner = _open_model(task.folder, job.fingerprint, job.kind)
     counts: Counter[str] = Counter()
 
     def values() -> Iterator[pa.Array]:
         records = task.read()
         while batch := list(islice(records, BATCH)):
-            links = _align_batch(batch, aligner, task.job)
-            aligned = [of_pair for of_pair in links if of_pair is not None]
+            pairs = [record for record in batch if isinstance(record, Pair)]
+            first, second = (job.words.split([pair.texts[which] for pair in pairs]) for which in (0, 1))
+            aligned = aligner.align(list(zip(first, second, strict=True)), job.settings.join or job.kind.default_method)
             counts.update(pairs=len(aligned), bad_rows=len(batch) - len(aligned), links=sum(map(len, aligned)))
             counts["pairs_without_links"] += len(aligned) - sum(map(bool, aligned))
-            yield pa.array([None if of_pair is None else write_pharaoh(of_pair) for of_pair in links], pa.string())
+            links = map(write_pharaoh, aligned)
+            yield pa.array([next(links) if isinstance(record, Pair) else None for record in batch], pa.string())
 
     write_column(task.path(COLUMN), "alignment", pa.string(), values())
     return [task.path(COLUMN)], {"counts": dict(counts)}
@@ -319,17 +322,6 @@ def align_part(task: AlignTask) -> Made:
 SAMPLE = StageStep("word alignment, writing the sample", sample_part, kind=".sample")
 TRAIN = StageStep("word alignment, training", train_model, lambda tasks: [0.0] * len(tasks), kind=".model")
 ALIGN = StageStep("word alignment", align_part, uses_gpu=lambda task: task.job.kind.name == "encoder")
-
-
-def _align_batch(records: Sequence[Record], aligner: Aligner, job: Job) -> list[list[Link] | None]:
-    numbers = [number for number, record in enumerate(records) if isinstance(record, Pair)]
-    pairs = [record for record in records if isinstance(record, Pair)]
-    first, second = (job.words.split([pair.texts[which] for pair in pairs]) for which in (0, 1))
-    links: list[list[Link] | None] = [None for _ in records]
-    method = job.settings.join or job.kind.default_method
-    for number, linked in zip(numbers, aligner.align(list(zip(first, second, strict=True)), method), strict=True):
-        links[number] = linked
-    return links
 
 
 @lru_cache(maxsize=1)

@@ -241,7 +241,6 @@ class Language:
 
     Attributes:
         code: BCP-47.
-        script: ISO 15924.
         order: letters S, V, O in the order of a clause; the place phrase stands before O in SOV, else at the end.
         postpositions: whether "in" and its like follow the noun phrase.
         noun_first: whether an adjective follows its noun.
@@ -251,7 +250,6 @@ class Language:
     """
 
     code: str
-    script: str
     order: str
     postpositions: bool
     noun_first: bool
@@ -289,11 +287,11 @@ def load_languages() -> tuple[Language, ...]:
     cognates = {concept.word for concept in load_concepts() if concept.cognate}
     armenian = {word: word if word in cognates else word.translate(LATIN_TO_ARMENIAN) for word in english}
     return (
-        Language("en", "Latn", "SVO", False, False, False, False, english),
-        Language("qgr", "Grek", "SVO", False, True, True, False, _invented_lexicon("Grek")),
-        Language("qdv", "Deva", "SOV", True, False, False, False, _invented_lexicon("Deva")),
-        Language("qge", "Geor", "VSO", False, True, False, False, _invented_lexicon("Geor")),
-        Language("qhy", "Armn", "SVO", False, False, False, True, armenian),
+        Language("en", "SVO", False, False, False, False, english),
+        Language("qgr", "SVO", False, True, True, False, _invented_lexicon("Grek")),
+        Language("qdv", "SOV", True, False, False, False, _invented_lexicon("Deva")),
+        Language("qge", "VSO", False, True, False, False, _invented_lexicon("Geor")),
+        Language("qhy", "SVO", False, False, False, True, armenian),
     )
 
 

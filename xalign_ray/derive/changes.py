@@ -104,18 +104,15 @@ class WordOrder:
         Subtrees move whole. Punctuation keeps its place among its siblings.
         """
         assert sentence.tree is not None
-        siblings = siblings_of(sentence.tree)
-        if any(
-            sum(position != head and sentence.tree.relations[position] != PUNCTUATION for position in places)
-            > MAX_DEPENDENTS
+        tree, siblings = sentence.tree, siblings_of(sentence.tree)
+        many = (
+            len({*_free(tree, head, places)} - {head}) > MAX_DEPENDENTS
             for head, places in siblings.items()
-            if sentence.tree.tags[head] in HEAD_CLASSES
-        ):
-            return None
-        if read_out(siblings) != list(range(len(sentence.words))):
+            if tree.tags[head] in HEAD_CLASSES
+        )
+        if any(many) or read_out(siblings) != list(range(len(sentence.words))):
             return None
         source = random.Random(f"{self.seed}/{' '.join(sentence.words)}")
-        tree = sentence.tree
         return read_out({head: self._draw(tree, head, siblings[head], source) for head in sorted(siblings)})
 
     def score(self, kind: str, first: Label, second: Label) -> float:
@@ -128,7 +125,7 @@ class WordOrder:
 
     def _draw(self, tree: Tree, head: int, places: Sequence[int], source: random.Random) -> list[int]:
         kind = HEAD_CLASSES.get(tree.tags[head])
-        free = [position for position in places if position == head or tree.relations[position] != PUNCTUATION]
+        free = _free(tree, head, places)
         if kind is None or len(free) < 2:
             return list(places)
         labels = [label_of(tree, position, head) for position in free]
@@ -145,14 +142,15 @@ def fit_word_order(treebank: Iterable[Sentence], seed: int = 0) -> WordOrder:
         assert sentence.tree is not None
         for head, places in siblings_of(sentence.tree).items():
             if kind := HEAD_CLASSES.get(sentence.tree.tags[head]):
-                labels = [
-                    label_of(sentence.tree, position, head)
-                    for position in places
-                    if position == head or sentence.tree.relations[position] != PUNCTUATION
-                ]
+                labels = [label_of(sentence.tree, position, head) for position in _free(sentence.tree, head, places)]
                 for pair in combinations(labels, 2):
                     counts.update((kind, *coarse) for coarse in zip(*map(_coarser, pair), strict=True))
     return WordOrder(counts, seed)
+
+
+def _free(tree: Tree, head: int, places: Sequence[int]) -> list[int]:
+    """A head and its dependents without punctuation, which keeps its place."""
+    return [position for position in places if position == head or tree.relations[position] != PUNCTUATION]
 
 
 def label_of(tree: Tree, position: int, head: int) -> Label:

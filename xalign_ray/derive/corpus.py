@@ -102,9 +102,9 @@ class _Counts:
     """Counts of the text in the manifest."""
 
     sentences: int = 0
-    dropped: int = 0
+    sentences_dropped: int = 0
+    sentences_moved: int = 0
     words: int = 0
-    moved: int = 0
     pairs: Counter[str] = field(default_factory=Counter)
     bad_rows: Counter[str] = field(default_factory=Counter)
 
@@ -144,7 +144,10 @@ def write_derived(
     counts = _Counts()
     opened = [_open(source, counts.bad_rows, needs_trees=SYNTAX in how.changes) for source in sources]
     files = [derived for name, paths in tasks.items() for derived in derive_task_files(name, paths, order, how.changes)]
-    _check_kept([*_paths_of(sources), *treebanks, *chain.from_iterable(tasks.values())], how, files, out)
+    paths = (expand(expand_home(source.partition(":")[2] or source)) for source in sources)
+    _check_kept(
+        [*map(Path, chain.from_iterable(paths)), *treebanks, *chain.from_iterable(tasks.values())], how, files, out
+    )
     (out / MANIFEST).unlink(missing_ok=True)
     ordered = unfinished(out / "ordered.txt")
     try:
@@ -161,20 +164,20 @@ def write_derived(
         write_atomic(out / file.task / file.name(how.language), file.derived(write))
     write_manifest(
         out,
-        _describe(
-            how,
-            counts,
-            types,
-            len(kept_pieces),
-            {f"{file.task}/{file.name(ENGLISH)}": file.dropped for file in files},
-            out,
-        ),
+        {
+            "language": how.language,
+            "changes": list(how.changes),
+            "vocab_size": how.vocab_size,
+            "overlap": how.overlap,
+            "seed": how.seed,
+            **vars(counts),
+            "types": types,
+            "types_kept": len(kept_pieces),
+            "types_in_dictionary": {_percent(share): int(share * types) for share in how.dictionary_shares},
+            "task_rows_dropped": {f"{file.task}/{file.name(ENGLISH)}": file.dropped for file in files},
+            "files": hash_files(out),
+        },
     )
-
-
-def _paths_of(sources: Sequence[str]) -> Iterator[Path]:
-    for source in sources:
-        yield from map(Path, expand(expand_home(source.partition(":")[2] or source)))
 
 
 def _check_kept(read: Sequence[Path], how: Derivation, files: Sequence[DerivedFile], out: Path) -> None:
@@ -237,18 +240,20 @@ def _write_order(
             for sentence in document:
                 places = order(sentence)
                 if places is None:
-                    counts.dropped += 1
+                    counts.sentences_dropped += 1
                     continue
                 counts.sentences += 1
                 counts.words += len(places)
-                counts.moved += places != list(range(len(places)))
+                counts.sentences_moved += places != list(range(len(places)))
                 natural.write(" ".join(sentence.words) + "\n")
                 moved.write(" ".join(sentence.words[position] for position in places) + "\n")
             natural.write("\n")
             moved.write("\n")
     if not counts.sentences:
-        raise DataError(f"No sentence is left of {counts.dropped}: `syn` takes projective trees whose nouns and verbs "
-                        "have at most 6 dependents.")  # fmt: skip
+        raise DataError(
+            f"No sentence is left of {counts.sentences_dropped}: `syn` takes projective trees whose nouns and verbs "
+            "have at most 6 dependents."
+        )
 
 
 def _train(how: Derivation, text: Path) -> Tokenizer:
@@ -322,29 +327,6 @@ def _write_pairs(out: Path, name: str, pairs: Sequence[tuple[str, str]]) -> None
 
 def _percent(share: float) -> str:
     return f"{100 * share:g}"
-
-
-def _describe(
-    how: Derivation, counts: _Counts, types: int, kept: int, dropped: dict[str, int], out: Path
-) -> dict[str, Any]:  # fmt: skip
-    return {
-        "language": how.language,
-        "changes": list(how.changes),
-        "vocab_size": how.vocab_size,
-        "overlap": how.overlap,
-        "seed": how.seed,
-        "sentences": counts.sentences,
-        "sentences_dropped": counts.dropped,
-        "sentences_moved": counts.moved,
-        "words": counts.words,
-        "types": types,
-        "types_kept": kept,
-        "types_in_dictionary": {_percent(share): int(share * types) for share in how.dictionary_shares},
-        "pairs": dict(counts.pairs),
-        "bad_rows": dict(counts.bad_rows),
-        "task_rows_dropped": dropped,
-        "files": hash_files(out),
-    }
 
 
 VOCAB_SIZE = 1000  # English pieces; the world has some 600 words

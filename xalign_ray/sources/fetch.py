@@ -73,15 +73,6 @@ class Download:
     sha1_list: str | None
 
 
-@dataclass(frozen=True)
-class Needs:
-    """The inputs of a recipe: downloads by entry, paths that no entry has, and the data root."""
-
-    downloads: dict[str, list[Download]]
-    others: list[str]
-    root: str
-
-
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Entry]:
     """The entries by name."""
@@ -117,16 +108,15 @@ def in_languages(
     return fitting
 
 
-def needs_of(recipe: str) -> Needs:
-    """The inputs of a recipe, looked up path by path.
+def needs_of(recipe: str) -> tuple[dict[str, list[Download]], list[str]]:
+    """The downloads of a recipe's inputs by entry of the catalogue, and the paths that no entry has.
 
     Raises:
         ConfigError: there is no such recipe.
     """
-    config = load_recipe(recipe).config
+    data = load_recipe(recipe).config.data
     by_entry: dict[str, dict[Download, None]] = {}
     others = []
-    data = config.data
     sources = (*data.corpora, *data.parallel, *data.tests, *data.dev, *data.dictionaries)
     for path in dict.fromkeys(path for source in sources for path in source.paths):
         matches = [
@@ -138,7 +128,7 @@ def needs_of(recipe: str) -> Needs:
             by_entry.setdefault(name, {})[download] = None
         if not matches:
             others.append(path)
-    return Needs({name: list(by_entry[name]) for name in catalogue() if name in by_entry}, others, config.data.root)
+    return {name: list(by_entry[name]) for name in catalogue() if name in by_entry}, others
 
 
 def describe() -> str:
@@ -148,11 +138,9 @@ def describe() -> str:
         lines += [f"  {name:21} {entry.title}; {_extent(entry)}", f"  {'':21} licence: {entry.licence}"]
     lines += ["or a recipe, for all that it reads:"]
     for recipe in (name for name in list_recipes() if name.startswith("papers/")):
-        needs = needs_of(recipe)
-        listed = [
-            f"{name} ({len(downloads)} of {len(downloads_of(name))})" for name, downloads in needs.downloads.items()
-        ]
-        listed += [f"{path} (made here)" for path in needs.others]
+        by_entry, others = needs_of(recipe)
+        listed = [f"{name} ({len(downloads)} of {len(downloads_of(name))})" for name, downloads in by_entry.items()]
+        listed += [f"{path} (made here)" for path in others]
         lines.append(f"  {recipe:34} {', '.join(listed)}")
     return "\n".join(lines)
 
@@ -248,10 +236,10 @@ def _choose(name: str, languages: Sequence[str], say: Say) -> list[Download]:
             f"there is no '{name}' in the catalogue, and no recipe of that name.{suggest(name, names)}"
             " `xalign data fetch --list` names what there is."
         )
-    needs = needs_of(name)
-    for path in needs.others:
+    by_entry, others = needs_of(name)
+    for path in others:
         say(f"{path} is not fetched: it is made here (`xalign data derive`, `xalign data align`), or is yours.")
-    downloads = [download for several in needs.downloads.values() for download in several]
+    downloads = [download for several in by_entry.values() for download in several]
     return in_languages(
         name, downloads, sorted({code for download in downloads for code in download.languages}), languages
     )

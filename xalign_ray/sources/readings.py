@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, product
 from typing import Any
 
@@ -104,27 +104,20 @@ def _pairs(cells: Sequence[Any], number: int, table: SourceTable, languages: tup
 
 
 def _entries(row: SourceRow, table: SourceTable, languages: Sequence[str]) -> Iterator[Record | Noted]:
-    if any(cell is None for cell in row.cells):
-        yield BadRow(table.path, row.number, ONE_TERM)
-        return
-    if row.others:
-        yield Noted(NOTES, row.others)
-    lefts, rights = (map(str, cell if isinstance(cell, list) else [cell]) for cell in row.cells[:2])
-    yield from make_entries(languages, lefts, rights, table.path, row.number)
-
-
-def make_entries(
-    languages: Sequence[str], lefts: Iterable[str], rights: Iterable[str], source: str, line: int
-) -> Iterator[Record | Noted]:
     """Each term of the first language with each of the second, without notes in brackets and outer punctuation.
 
     An underscore between words is a blank: running text has no other. A term that is brackets and punctuation alone
     stays. Without a term on either place, or with one that is none, it is a bad row.
     """
+    if any(cell is None for cell in row.cells):
+        yield BadRow(table.path, row.number, ONE_TERM)
+        return
+    if row.others:
+        yield Noted(NOTES, row.others)
     first, second = languages
-    lefts, rights = [*lefts], [*rights]
+    lefts, rights = ([*map(str, cell if isinstance(cell, list) else [cell])] for cell in row.cells[:2])
     if any(map(has_markup, (*lefts, *rights))):
-        yield BadRow(source, line, MARKUP)
+        yield BadRow(table.path, row.number, MARKUP)
         return
     if underscores := sum(bool(_UNDERSCORE.search(term)) for term in (*lefts, *rights)):
         yield Noted(UNDERSCORES, underscores)
@@ -143,6 +136,6 @@ def make_entries(
     if lists := sum(bool(_LIST.search(term)) for terms in cleaned for term in terms):
         yield Noted(LISTS, lists)
     if not all(cleaned):
-        yield BadRow(source, line, NO_TERM)
+        yield BadRow(table.path, row.number, NO_TERM)
     for left, right in product(*cleaned):
-        yield Entry((first, second), (left, right), source, line)
+        yield Entry((first, second), (left, right), table.path, row.number)

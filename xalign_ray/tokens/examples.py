@@ -91,9 +91,8 @@ def longest_word(capacity: int, segments_per_example: int) -> int:
 
 @dataclass(frozen=True)
 class SiftedDocuments:
-    """Documents that passed as a whole, among all of them their `places`, and of their lines those that passed."""
+    """The places of documents that passed as a whole, and of their lines those that passed."""
 
-    documents: Sequence[Document]
     places: Index
     lines: list[str]
     line_document: Index
@@ -121,7 +120,7 @@ def sift_documents(encoder: ExampleEncoder, documents: Sequence[Document]) -> Si
         counts, passing, np.ones(len(lines), np.int64), lambda n: (documents[line_document[n]], [lines[n]])
     )
     places = np.flatnonzero(sifted.keep)
-    return SiftedDocuments(documents, places, lines, line_document, encoding, passing.keep, counts, dropped)
+    return SiftedDocuments(places, lines, line_document, encoding, passing.keep, counts, dropped)
 
 
 def left_of(encoder: ExampleEncoder, records: Sequence[Document | Pair]) -> list[Document | Pair | None]:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from xalign_ray.shards.rows import Ints
 from xalign_ray.vocabulary.cached_tokenizer import BLANK_MARK
 from xalign_ray.vocabulary.dictionary import look_up_form
-from xalign_ray.vocabulary.tokenizer import encode_text, special_tokens, tokenize_words
+from xalign_ray.vocabulary.tokenizer import RARE, encode_text, special_tokens, tokenize_words
 from xalign_ray.vocabulary.words import find_line_words
 
 Combine = Callable[[Mapping[int, int], Collection[int]], Mapping[int, Mapping[int, float]]]
@@ -173,13 +173,10 @@ def _pieces_of(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, list[int
     return pieces
 
 
-_RARE = "\U00016800"  # a letter that no vocabulary has
-
-
 def fertility(tokenizer: Tokenizer, lines: Sequence[str]) -> tuple[float, float]:
     """Pieces of lines for each of their words, which are more than punctuation, and the share of unknown pieces."""
     words = find_line_words([unicodedata.normalize("NFC", line) for line in lines])
-    *texts, of_rare = encode_text(tokenizer, [*lines, _RARE])[0]
+    *texts, of_rare = encode_text(tokenizer, [*lines, RARE])[0]
     pieces = np.asarray([*chain(*texts)], np.int64)
     unknown = np.isin(pieces, [*special_tokens(tokenizer).keys() & of_rare])
     return len(pieces) / max(int(words.lettered.sum()), 1), float(unknown.mean()) if len(pieces) else 0.0

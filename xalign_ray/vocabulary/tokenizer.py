@@ -24,6 +24,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_SHARE = 0.5  # at most so much of a trained vocabulary is single characters; rarer ones become [UNK]
 LONGEST_WORD = 16  # pieces; a longer word is masked piece by piece. In a row of 128 tokens 19 are predicted
 _WORD_BEFORE = "a"
+RARE = "\U00016800"  # a letter that no vocabulary has
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from xalign_ray.config.schema import RunConfig
 from xalign_ray.errors import ConfigError, DataError
 from xalign_ray.models.own_tokenizer import read_tokenizer
 from xalign_ray.streams.collate import Vocabulary
-from xalign_ray.vocabulary.tokenizer import frame_of, put_frame
+from xalign_ray.vocabulary.tokenizer import RARE, frame_of, put_frame
 from xalign_ray.work.storage import is_folder_name
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SPECIAL = ("pad", "unk", "cls", "sep", "mask")
 FALLBACKS = {"cls": "bos", "sep": "eos", "pad": "eos"}  # what stands for a token that decoders' tokenizers lack
 _UNUSED = ("[unused", "<unused")  # what pieces are called that no text has, of BERT's and of Gemma's kind
-_RARE = "\U00016800"  # a letter that no vocabulary has
 ABSENT = -1  # the id of an unknown piece, or of a mask, that a tokenizer does not have
 
 
@@ -71,7 +70,7 @@ def open_tokenizer(path: str) -> PreTrainedTokenizerFast:
         lacking = ", ".join(f"{name} (nor {FALLBACKS[name]})" for name in missing)
         raise ConfigError(f"{where} has no {lacking} token; every row needs them. Name them in tokenizer_config.json.")
     try:
-        tokenizer.backend_tokenizer.encode(_RARE, add_special_tokens=False)
+        tokenizer.backend_tokenizer.encode(RARE, add_special_tokens=False)
     except Exception:  # tokenizers raises bare Exceptions
         raise ConfigError(
             f"{where} has no piece for characters that it does not know, and cannot read any of them. Give its "
@@ -133,15 +132,10 @@ def vocabulary(tokenizer: PreTrainedTokenizerFast) -> Vocabulary:
     special = {*tokenizer.all_special_ids, *(number for number, token in added.items() if token.special)}
     tokens = tokenizer.get_vocab()
     regular = sorted(i for token, i in tokens.items() if i not in special and not token.startswith(_UNUSED))
+    ids = (getattr(tokenizer, f"{name}_token_id") for name in ("pad", "cls", "sep", "mask", "unk"))
     return Vocabulary(
-        *(_special_id(tokenizer, name) for name in ("pad", "cls", "sep", "mask", "unk")),
-        regular=np.asarray(regular, np.int32),
+        *(ABSENT if number is None else int(number) for number in ids), regular=np.asarray(regular, np.int32)
     )
-
-
-def _special_id(tokenizer: PreTrainedTokenizerFast, name: str) -> int:
-    number = getattr(tokenizer, f"{name}_token_id")
-    return ABSENT if number is None else int(number)
 
 
 def given_folder(tokenizer: sources.Tokenizer) -> sources.FolderTokenizer:
