@@ -188,19 +188,17 @@ def explain_validation(
     sentences = []
     faults = error.errors(include_url=False)
     for item in faults:
-        if item["type"] == "too_short" and any(_is_inside(other["loc"], item["loc"]) for other in faults):
+        outer = item["loc"]
+        inside = (other for other in faults if other["loc"] != outer and other["loc"][: len(outer)] == outer)
+        if item["type"] == "too_short" and any(inside):
             continue  # pydantic leaves wrong entries out and then finds the list too short
         if item["type"] == "union_tag_invalid" and any(other["loc"][0] == "plugins" for other in faults):
             continue  # the plug-in that did not load may have it
-        keys, holders, kinds = _walk(schema, [str(part) for part in item["loc"]])
+        keys, holders, kinds = _walk(schema, [str(part) for part in outer])
         places = (".".join(keys[:end]) for end in range(len(keys), 0, -1))
         origin = next((origins[key] for key in places if origins and key in origins), default_origin)
         sentences.append(f"{origin}: " * bool(origin) + _sentence(schema, item, keys, holders, kinds))
     return "\n".join(dict.fromkeys(sentences))
-
-
-def _is_inside(location: tuple, outer: tuple) -> bool:
-    return len(location) > len(outer) and location[: len(outer)] == outer
 
 
 def _walk(schema: type[BaseModel], location: Sequence[str]) -> tuple[list[str], list[Any], list[Any]]:

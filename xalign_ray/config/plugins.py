@@ -68,18 +68,9 @@ def import_plugin(name: str) -> ModuleType:
     """A module from the current folder or Python's path; ValueError if there is none, or its code fails."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"'{name}' is no module; write it as in an import, without .py: my_package.my_loss")
-    look_here()
-    return _import(name)
-
-
-def look_here() -> None:
-    """Lets Python look in the current folder, as Ray's workers do; but files of a run folder are not run."""
-    here = Path.cwd()
+    here = Path.cwd()  # where Ray's workers look too; but files of a run folder are not run
     if str(here) not in sys.path and not RunFolder(here).config.is_file():
         sys.path.append(str(here))
-
-
-def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -90,7 +81,7 @@ def _import(name: str) -> ModuleType:
             f"it, or put that folder on PYTHONPATH"
         ) from None
     except Exception as error:  # code of a user's own, which may raise anything
-        raise ValueError(f"{_place_of(error, name)}: {_reason_of(error)}") from error
+        raise ValueError(_explain(error, name)) from error
 
 
 def find_code(path: str) -> Any:
@@ -105,18 +96,13 @@ def find_code(path: str) -> Any:
         raise ConfigError(f"plugins: there is no {path} ({error}).") from None
 
 
-def _place_of(error: Exception, name: str) -> str:
-    """File and line of an error of a module's import; its name where Python gives neither (a null byte)."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}, line {error.lineno or 0}"
+def _explain(error: Exception, name: str) -> str:
+    """File and line of an error of a module's import, its name where Python gives neither (a null byte); the reason."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
-    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else name
-
-
-def _reason_of(error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        return error.msg
-    return f"{type(error).__name__}: {first_sentence(error)}".rstrip(".")
+    place = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else name
+    if not isinstance(error, SyntaxError):
+        return f"{place}: {type(error).__name__}: {first_sentence(error)}".rstrip(".")
+    return f"{error.filename}, line {error.lineno or 0}: {error.msg}" if error.filename else f"{place}: {error.msg}"
 
 
 def _add(choice: type[Frozen], added: dict, of_package: Mapping[str, type[Frozen]]) -> str:

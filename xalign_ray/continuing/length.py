@@ -41,25 +41,22 @@ def choose_steps(lines: FiveLines, recipe: Recipe, pairs: int) -> tuple[int, str
     if lines.hours is not None or lines.budget is not None:
         return steps_of_time(lines, recipe, Path(recipe.config.output), bytes_of_pair(data.parallel))
     if data.parallel:
-        return steps_of_pairs(pairs, train.pairs_per_step)
-    sizes = [size_of(path) for corpus in data.corpora for path in find_source(corpus, ROOT)[1]]
-    return steps_of_text(sum(sizes), train.global_batch_size, data.max_seq_length)
+        return one_pass(pairs / train.pairs_per_step, f"{pairs:,} pairs in steps of {train.pairs_per_step}")
+    size = sum(size_of(path) for corpus in data.corpora for path in find_source(corpus, ROOT)[1])
+    rows = size / BYTES_OF_TOKEN / data.max_seq_length
+    return one_pass(rows / train.global_batch_size, f"about {size / 1e6:,.1f} MB of text")
 
 
-def steps_of_pairs(pairs: int, pairs_per_step: int) -> tuple[int, str]:
-    """One pass over the pairs, at least FLOOR steps or MOST_PASSES and at most CAP; and a sentence on it."""
-    return _bounded(pairs / pairs_per_step, f"{pairs:,} pairs in steps of {pairs_per_step}")
+def one_pass(exact: float, data: str) -> tuple[int, str]:
+    """The steps of one pass, at least FLOOR or MOST_PASSES and at most CAP; and a sentence on it.
 
-
-def steps_of_text(size: int, rows_per_step: int, length: int) -> tuple[int, str]:
-    """About one pass over text of `size` bytes, within the same bounds."""
-    return _bounded(size / BYTES_OF_TOKEN / length / rows_per_step, f"about {size / 1e6:,.1f} MB of text")
-
-
-def _bounded(one_pass: float, data: str) -> tuple[int, str]:
-    rounded = max(1, round(one_pass))
-    steps = min(max(rounded, min(FLOOR, round(MOST_PASSES * one_pass))), CAP)
-    passes = steps / max(one_pass, 1e-9)
+    Args:
+        exact: steps of one pass, not rounded.
+        data: what is passed over, for the sentence.
+    """
+    rounded = max(1, round(exact))
+    steps = min(max(rounded, min(FLOOR, round(MOST_PASSES * exact))), CAP)
+    passes = steps / max(exact, 1e-9)
     least = f"at least {FLOOR:,}" if steps == FLOOR else f"at most {MOST_PASSES} passes"
     bound = f", {least}" if steps > rounded else f", at most {CAP:,}" if steps < rounded else ""
     times = f"{passes:.2g}" if passes < 10 else f"{passes:,.0f}"

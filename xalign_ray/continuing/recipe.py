@@ -21,7 +21,7 @@ from xalign_ray.config.choices import (
     prompt_reserve,
 )
 from xalign_ray.config.load import Recipe, load_recipe
-from xalign_ray.config.schema import DataConfig
+from xalign_ray.config.schema import DataConfig, RunConfig
 from xalign_ray.continuing.files import ROOT, Data
 from xalign_ray.continuing.five_lines import FiveLines
 from xalign_ray.continuing.new_languages import (
@@ -79,7 +79,7 @@ def make_recipe(
     """The file of a recipe that extends the method's, without settings and length; see `story.resolve`."""
     base = load_recipe(f"continue/{method}").config
     output = os.path.dirname(lines.output.rstrip("/")) or "." if lines.output else str(RUNS)
-    streams, objectives = _rows_and_losses(lines, encoder, method, replay, data, opens)
+    streams, objectives = _rows_and_losses(base, lines, encoder, method, replay, data, opens)
     optimizer: dict[str, Any] = {}
     factor = (0.5 if encoder.config["hidden_size"] >= LARGE else 1) * (OF_ADAPTERS if lines.lora else 1)
     if factor != 1:
@@ -89,7 +89,7 @@ def make_recipe(
     return {
         "extends": f"continue/{method}",
         "output": output,
-        "data": _data(lines, encoder, method, data),
+        "data": _data(base.data, lines, encoder, method, data),
         **({"streams": [*map(_plain, streams)]} if streams != [*base.streams] else {}),
         **({"objectives": [*map(_plain, objectives)]} if objectives != [*base.objectives] else {}),
         "model": {"init_from": encoder.name, **({"lora": {"rank": lines.lora}} if lines.lora else {})},
@@ -108,8 +108,7 @@ def make_recipe(
     }
 
 
-def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[str, Any]:
-    base = load_recipe(f"continue/{method}").config.data
+def _data(base: DataConfig, lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[str, Any]:
     align = {"align": "hmm"} if method == "weam" else {}
     block: dict[str, Any] = {
         "root": str(ROOT),
@@ -150,28 +149,25 @@ def _data(lines: FiveLines, encoder: Opened, method: str, data: Data) -> dict[st
 
 
 def _rows_and_losses(
-    lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data, opens: bool
+    base: RunConfig, lines: FiveLines, encoder: Opened, method: str, replay: float, data: Data, opens: bool
 ) -> tuple[list[Any], list[Any]]:
     """The method's streams and objectives, with replay, the encoder's prompt, pooling and temperature."""
-    base = load_recipe(f"continue/{method}").config
-    streams, objectives = [*base.streams], [*base.objectives]
-    if method == "align" and data.text:
-        streams = [MaskedText()]
+    streams: list[Any] = [MaskedText()] if method == "align" and data.text else [*base.streams]
+    objectives: list[Any] = [*base.objectives]
     if replay:
         streams, objectives = with_replay(replay, streams, objectives)
-    prompted = _prompts(encoder, data)
-    streams = [rows.model_copy(update=prompted) if isinstance(rows, ContrastedPairs) else rows for rows in streams]
+    streams = _updated(streams, ContrastedPairs, **_prompts(encoder, data))
     pooled = {"pooling": encoder.sentences.rule.pooling}
     objectives = [loss.model_copy(update=pooled) if hasattr(loss, "pooling") else loss for loss in objectives]
     if opens and any(isinstance(loss, SentenceContrast) for loss in objectives):
-        calibrated = {"temperature": own_temperature(encoder, data.pairs)}
-        objectives = [
-            loss.model_copy(update=calibrated) if isinstance(loss, SentenceContrast) else loss for loss in objectives
-        ]
+        objectives = _updated(objectives, SentenceContrast, temperature=own_temperature(encoder, data.pairs))
     if (teacher := _teacher(lines, method)) and "Normalize" in open_encoder(teacher).sentences.kinds:
-        unit = {"normalize": True}
-        objectives = [loss.model_copy(update=unit) if isinstance(loss, Distillation) else loss for loss in objectives]
+        objectives = _updated(objectives, Distillation, normalize=True)
     return streams, objectives
+
+
+def _updated(blocks: Sequence[Any], kind: type, **values: Any) -> list[Any]:
+    return [block.model_copy(update=values) if isinstance(block, kind) else block for block in blocks]
 
 
 def _prompts(encoder: Opened, data: Data) -> dict[str, Any]:

@@ -256,7 +256,13 @@ class QuestionAnsweringTask(TunedTask[Question]):
 
         flat = [window for part in features for window in part]
         logits = iter(tuned.forward(flat, lambda out: torch.stack([out.start_logits, out.end_logits], 1).float()))
-        return [_cut_out([window["window"] for window in part], [next(logits) for _ in part]) for part in features]
+        answers = []
+        for part in features:
+            windows: list[Window] = [window["window"] for window in part]
+            inside = [next(logits)[:, at.shift : at.shift + at.size] for at in windows]
+            span, context = best_span(windows, inside), windows[0].context
+            answers.append("" if span is None else context.text[context.starts[span[0]] : context.ends[span[1]]])
+        return answers
 
     def switch(self, english: Question, other: Question) -> list[Question]:
         """The translated question on the English context, and the other way round, where the answer is not lost."""
@@ -348,18 +354,12 @@ def _slide(inputs: Inputs, question: Question, asked: Sequence[int], context: Co
 
 def _find_answer(question: Question, context: Context) -> tuple[int, int] | None:
     """The first and the last piece that share a character with the first answer."""
-    for answer in question.answers[:1]:
-        spans = enumerate(zip(context.starts, context.ends, strict=True))
-        end = answer.start + len(answer.text)
-        inside = [piece for piece, (start, stop) in spans if start < end and stop > answer.start]
-        return (inside[0], inside[-1]) if inside else None
-    return None
-
-
-def _cut_out(windows: Sequence[Window], logits: Sequence[Logits]) -> str:
-    inside = [scores[:, at.shift : at.shift + at.size] for scores, at in zip(logits, windows, strict=True)]
-    span, context = best_span(windows, inside), windows[0].context
-    return "" if span is None else context.text[context.starts[span[0]] : context.ends[span[1]]]
+    if not question.answers:
+        return None
+    begin, end = question.answers[0].start, question.answers[0].start + len(question.answers[0].text)
+    spans = enumerate(zip(context.starts, context.ends, strict=True))
+    inside = [piece for piece, (start, stop) in spans if start < end and stop > begin]
+    return (inside[0], inside[-1]) if inside else None
 
 
 def _trim(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Context:

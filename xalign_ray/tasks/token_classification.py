@@ -73,7 +73,12 @@ class TaggingTask(TunedTask[Sentence]):
 
     def read(self, path: Path, language: str) -> list[Sentence]:
         """The sentences of a file, which empty lines part; prints the form of its rows once for each form."""
-        columns = self._rows_of_table(path) if is_table(path) else self._rows_of_lines(path)
+        if is_table(path):
+            columns = self._rows_of_table(path)
+        else:
+            form, columns = read_tagged(read_lines(path), path, self._check_tag)
+            if form != CONLLU:
+                say_form(self.name, path, f"a row is {form.what}")
         if not columns:
             raise DataError(f"{path} holds no sentence.")
         if withheld := sum(is_withheld(words) for words, _ in columns):
@@ -97,12 +102,6 @@ class TaggingTask(TunedTask[Sentence]):
             replace(sentence, words=tuple(word.removeprefix(prefix[0]) for word in sentence.words))
             for sentence in sentences
         ]
-
-    def _rows_of_lines(self, path: Path) -> list[TaggedWords]:
-        form, sentences = read_tagged(read_lines(path), path, self._check_tag)
-        if form != CONLLU:
-            say_form(self.name, path, f"a row is {form.what}")
-        return sentences
 
     def _rows_of_table(self, path: Path) -> list[TaggedWords]:
         sentences = []

@@ -198,9 +198,5 @@ def check_safetensors(path: str | Path) -> None:
 
 
 def _refuse(path: str | Path, head: bytes, kind: re.Pattern[bytes], what: str) -> None:
-    if any(map(kind.match, (head, _without_mark(head)))):
+    if any(map(kind.match, (head, head.removeprefix(codecs.BOM_UTF8).lstrip()))):
         raise DataError(what, path, shown=head)
-
-
-def _without_mark(head: bytes) -> bytes:
-    return head.removeprefix(codecs.BOM_UTF8).lstrip()

@@ -60,15 +60,12 @@ class StatusLine:
 
     def erase(self) -> None:
         """Takes the line back."""
-        if self._is_open:
-            self._stream.write("\r\x1b[2K")
-            self._stream.flush()
-        self._is_open = False
+        self.close("\r\x1b[2K")
 
-    def close(self) -> None:
+    def close(self, end: str = "\n") -> None:
         """Ends the line, so that the next message begins a new one."""
         if self._is_open:
-            self._stream.write("\n")
+            self._stream.write(end)
             self._stream.flush()
         self._is_open = False
 

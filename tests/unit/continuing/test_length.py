@@ -9,7 +9,7 @@ import pytest
 
 from xalign_ray.config.load import load_recipe
 from xalign_ray.continuing.five_lines import read_five_lines
-from xalign_ray.continuing.length import steps_of_pairs, steps_of_text, steps_of_time
+from xalign_ray.continuing.length import choose_steps, steps_of_time
 from xalign_ray.errors import ConfigError
 
 E5 = "continue/e5-contrast"
@@ -34,13 +34,16 @@ E5 = "continue/e5-contrast"
     ],
 )
 def test_one_pass_over_the_pairs_within_bounds(pairs: int, steps: int, said: str) -> None:
-    found, words = steps_of_pairs(pairs, 64)
+    found, words = choose_steps(read_five_lines("e5", {}), load_recipe(E5), pairs)
     assert found == steps
     assert words.startswith(said)
 
 
-def test_one_pass_over_text_by_its_size() -> None:
-    assert steps_of_text(500 * 32 * 128 * 4, 32, 128)[0] == 500
+def test_one_pass_over_text_by_its_size(tmp_path: Path) -> None:
+    (tmp_path / "de.txt").write_bytes(b"a" * (500 * 32 * 128 * 4))
+    text = f"data.corpora=[{{format: text, language: de, paths: [{tmp_path / 'de.txt'}]}}]"
+    recipe = load_recipe("continue/mlm", [text, "data.max_seq_length=128", "train.global_batch_size=32"])
+    assert choose_steps(read_five_lines("e5", {}), recipe, 0)[0] == 500
 
 
 def test_money_is_hours_of_the_device(tmp_path: Path) -> None:
