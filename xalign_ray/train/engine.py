@@ -56,7 +56,7 @@ def set_up(encoder: AlignedEncoder, train: TrainConfig, device: torch.device) ->
                 encoder.family.compile(module)
 
 
-def describe(train: TrainConfig, device: torch.device, dense_only: bool = False) -> str:
+def describe(train: TrainConfig, device: torch.device, dense_only: bool) -> str:
     """These settings and the precision in words; `dense_only` is the family's."""
     kind = choose_attention(train, device.type != "cpu", dense_only)
     settings = {

@@ -56,7 +56,11 @@ class Spent:
         """Of the step that the outcome is of; speeds and times are means over all steps here."""
         totals = outcome.totals
         tflops = self.flops / self.seconds / workers.size / 1e12
-        peak = peak_tflops(torch.cuda.get_device_name(workers.device), train) if workers.on_gpu else None
+        if workers.on_gpu:
+            peak = peak_tflops(torch.cuda.get_device_name(workers.device), train)
+            peak_memory = torch.cuda.max_memory_allocated(workers.device)
+        else:  # of the process; on Linux `ru_maxrss` is in KiB
+            peak, peak_memory = None, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {
             "train/loss": outcome.loss,
             **{f"train/loss_{kind}": value for kind, value in outcome.losses.items()},
@@ -72,15 +76,8 @@ class Spent:
             "data/fallback_words": totals.no_room,
             "train/step_ms": self.seconds / self.steps * 1e3,
             "train/data_wait_ms": self.waited / self.steps * 1e3,
-            "train/peak_memory_mb": _peak_memory(workers) / 1e6,
+            "train/peak_memory_mb": peak_memory / 1e6,
         }
-
-
-def _peak_memory(workers: Workers) -> float:
-    """Bytes; of the process on Linux, where `ru_maxrss` is in KiB."""
-    if workers.on_gpu:
-        return torch.cuda.max_memory_allocated(workers.device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class Delivered:

@@ -10,62 +10,36 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torch.optim import AdamW as TorchAdamW
-from torch.optim import Optimizer
+from torch.optim import AdamW, Optimizer
 
 from xalign_ray.config import training
-from xalign_ray.config.training import TrainConfig
+from xalign_ray.config.training import ScheduleConfig
 from xalign_ray.private.torch import adam_directions, add_each, norms_of, scale_each
 
 Moves = Mapping[nn.Parameter, tuple[tuple[str, ...], float]]
 NO_PHASES: Moves = MappingProxyType({})
 
 
-def learning_rate(
-    step: int,
-    steps: int,
-    warmup_steps: float,
-    peak: float,
-    decay_steps: int | None = None,
-    decay_type: str = "linear",
-    min_lr_ratio: float = 0.0,
-) -> float:
+def learning_rate(schedule: ScheduleConfig, step: int, steps: int, peak: float) -> float:
     """Linear warm-up to the peak, the peak, then decay from it towards a part of it.
 
     Args:
-        step: the step to take, counting from 0.
+        step: the step to take, counting from 0; at `warmup_steps` the peak is used first.
         steps: all steps of the run; the rate would be `min_lr_ratio * peak` at `step == steps`.
-        warmup_steps: steps until the peak is reached; the peak is used first at `step == warmup_steps`.
         peak: the highest rate.
-        decay_steps: of the last steps, those before which the rate leaves the peak; None: all after the warm-up.
-        decay_type: of `train.schedule.decay_type`.
-        min_lr_ratio: final rate, as a share of the peak.
     """
+    warmup_steps, decay_steps = schedule.steps_of(steps), schedule.decay_of(steps)
     if step < warmup_steps:
         return peak * (step + 1) / (warmup_steps + 1)
     begin = warmup_steps if decay_steps is None else max(warmup_steps, steps - decay_steps)
     if step <= begin:
         return peak
-    low = min_lr_ratio * peak
-    if decay_type == "linear":
+    low = schedule.min_lr_ratio * peak
+    if schedule.decay_type == "linear":
         return low + (peak - low) * (steps - step) / (steps - begin)
     done = (step - begin) / (steps - begin)
-    left = 1 - math.sqrt(done) if decay_type == "1-sqrt" else (1 + math.cos(math.pi * done)) / 2
+    left = 1 - math.sqrt(done) if schedule.decay_type == "1-sqrt" else (1 + math.cos(math.pi * done)) / 2
     return low + (peak - low) * left
-
-
-def rate_of(train: TrainConfig, step: int) -> float:
-    """The learning rate of a step of a run."""
-    schedule, steps = train.schedule, train.max_steps
-    return learning_rate(
-        step,
-        steps,
-        schedule.steps_of(steps),
-        train.optimizer.learning_rate,
-        schedule.decay_of(steps),
-        schedule.decay_type,
-        schedule.min_lr_ratio,
-    )
 
 
 @dataclass(frozen=True)
@@ -167,42 +141,26 @@ def _ratios(own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where((own > 0) & (other > 0), own / other, torch.ones_like(own))
 
 
-def adamw(module: nn.Module, options: training.AdamW, moves: Moves = NO_PHASES) -> Optimizer:
-    """AdamW with decoupled decay, none on biases and LayerNorm."""
-    groups = _groups(module, {"weight_decay": options.weight_decay}, {"weight_decay": 0.0}, moves)
-    betas = (options.beta1, options.beta2)
-    return TorchAdamW(groups, lr=options.learning_rate, betas=betas, eps=options.epsilon, fused=True)
-
-
-def lamb(module: nn.Module, options: training.Lamb, moves: Moves = NO_PHASES) -> Optimizer:
-    """LAMB; biases and LayerNorm without decay and without a trust ratio."""
-    matrices = {"weight_decay": options.weight_decay, "adapt": True}
-    groups = _groups(module, matrices, {"weight_decay": 0.0, "adapt": False}, moves)
-    betas = (options.beta1, options.beta2)
-    return Lamb(groups, options.learning_rate, betas, options.epsilon, options.weight_decay)
-
-
-def _groups(module: nn.Module, matrices: dict[str, Any], vectors: dict[str, Any], moves: Moves) -> list[dict[str, Any]]:
-    """Trained parameters in groups of one axis or more that move in the same phases; biases and LayerNorm have one."""
-    groups: dict[Any, dict[str, Any]] = {}
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    for parameter in sorted(trained, key=lambda parameter: parameter.ndim <= 1):
-        options = vectors if parameter.ndim <= 1 else matrices
-        moving = moves.get(parameter)
-        group = groups.setdefault((parameter.ndim <= 1, moving), {"params": [], **options})
-        group["params"].append(parameter)
-        if moving:
-            group |= {"moves": moving[0], "rate": moving[1], "decay": options["weight_decay"]}
-    return [*groups.values()]
-
-
-OPTIMIZERS: Mapping[str, Callable[..., Optimizer]] = {"adamw": adamw, "lamb": lamb}
-
-
 def build_optimizer(module: nn.Module, options: training.Optimizer, moves: Moves = NO_PHASES) -> Optimizer:
-    """The optimizer of a recipe over all trained parameters of a module.
+    """The optimizer of a recipe over all trained parameters of a module, in groups that move in the same phases.
+
+    Biases and LayerNorm, of one axis, have groups of their own: without decay, and in LAMB without a trust ratio.
 
     Args:
         moves: how a parameter moves in each phase, and the factor of its rate, see `Trainable`; others always, by 1.
     """
-    return OPTIMIZERS[options.kind](module, options, moves)
+    groups: dict[Any, dict[str, Any]] = {}
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in sorted(trained, key=lambda parameter: parameter.ndim <= 1):
+        is_vector, moving = parameter.ndim <= 1, moves.get(parameter)
+        decay = 0.0 if is_vector else options.weight_decay
+        group = groups.setdefault((is_vector, moving), {"params": [], "weight_decay": decay})
+        group["params"].append(parameter)
+        if moving:
+            group |= {"moves": moving[0], "rate": moving[1], "decay": decay}
+        if options.kind == "lamb":
+            group["adapt"] = not is_vector
+    rates: Any = {"lr": options.learning_rate, "betas": (options.beta1, options.beta2), "eps": options.epsilon}
+    if options.kind == "lamb":
+        return Lamb(groups.values(), **rates, weight_decay=options.weight_decay)
+    return AdamW([*groups.values()], **rates, fused=True)

@@ -55,9 +55,8 @@ class StepProfile:
         parts = {row.key: row for row in averages if row.key.startswith(SPAN) and str(row.device_type).endswith("CPU")}
         steps = parts.pop(ALL)
         lines = [f"{steps.count} steps of rank 0, {steps.cpu_time_total / 1e3 / steps.count:.1f} ms each"]
-        lines += [
-            f"{'parts, some within others':<36}{'ms a step':>10}{'share':>9}{'GPU ms' * self._on_gpu:>12}".rstrip()
-        ]
+        head = f"{'parts, some within others':<36}{'ms a step':>10}{'share':>9}{'GPU ms' * self._on_gpu:>12}"
+        lines.append(head.rstrip())
         for row in sorted(parts.values(), key=lambda row: -row.cpu_time_total):
             milliseconds, on_gpu = (time / 1e3 / steps.count for time in (row.cpu_time_total, row.device_time_total))
             share = row.cpu_time_total / steps.cpu_time_total

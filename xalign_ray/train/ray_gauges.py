@@ -37,7 +37,7 @@ class _Refreshed:
         self._thread = threading.Thread(target=self._run, name="gauges", daemon=True)
         self._thread.start()
 
-    def set(self, gauge: str, value: float, tags: Mapping[str, str]) -> None:
+    def _set(self, gauge: str, value: float, tags: Mapping[str, str]) -> None:
         with self._lock:
             self._values[gauge, tuple(tags.items())] = value
 
@@ -60,43 +60,41 @@ class _Refreshed:
                 return
 
 
-class RunGauges:
+class RunGauges(_Refreshed):
     """The gauges of one run, set in the driver from the events that it follows."""
 
     def __init__(self, run: Path, facts: Mapping[str, Any]) -> None:
+        super().__init__()
         method = facts.get("labels", {}).get("method", "")
         self._tags = dict(zip(RUN_TAGS, (run.name, facts["recipe"], method, str(facts.get("seed", ""))), strict=True))
-        self._events, self._shown = EventGauges(), _Refreshed()
-        self._set(*begun(time.time()))
+        self._events = EventGauges()
+        self._show(*begun(time.time()))
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Sets the gauges of an event."""
-        self._set(*self._events.points(event))
+        self._show(*self._events.points(event))
 
     def close(self) -> None:
         """The run does not train any more."""
-        self._set(running(False))
-        self._shown.close()
+        self._show(running(False))
+        super().close()
 
-    def _set(self, *points: Point) -> None:
+    def _show(self, *points: Point) -> None:
         for point in points:
-            self._shown.set(point.gauge, point.value, self._tags | dict(point.tags))
+            self._set(point.gauge, point.value, self._tags | dict(point.tags))
 
 
-class CellGauges:
-    """How many cells of a study at work are in each state."""
+class CellGauges(_Refreshed):
+    """How many cells of a study at work are in each state; closed when the study has ended."""
 
     def __init__(self, study: str) -> None:
-        self._study, self._shown = study, _Refreshed()
+        super().__init__()
+        self._study = study
 
     def show(self, states: Mapping[str, int]) -> None:
         """Sets the number of each state."""
         for state, cells in states.items():
-            self._shown.set(CELLS, cells, dict(zip(STUDY_TAGS, (self._study, state), strict=True)))
-
-    def close(self) -> None:
-        """The study has ended."""
-        self._shown.close()
+            self._set(CELLS, cells, dict(zip(STUDY_TAGS, (self._study, state), strict=True)))
 
 
 @cache

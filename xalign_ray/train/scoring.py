@@ -177,9 +177,7 @@ class Scoring:
         if retrieval_steps is None or (held_out_steps is None and self._has_loss):
             affordable = int(SHARE * self._cost_of_training(config) / self._cost_of_scoring())
             self._points = max(1, min(self._points, affordable))
-        self._has_start = (
-            self._points > 2
-        )  # with one or two scorings, the end and the middle are worth more than the beginning
+        self._has_start = self._points > 2  # of fewer scorings, those of the end and the middle are worth more
         interval = math.ceil(self._steps / max(1, self._points - self._has_start))
         self._held_out_steps = interval if held_out_steps is None else held_out_steps
         self._retrieval_steps = interval if retrieval_steps is None else retrieval_steps
@@ -215,7 +213,12 @@ class Scoring:
             The mean accuracy of retrieval, where it is due.
         """
         if step and self._has_loss and self._is_at(step, self._held_out_steps):
-            self._score_held_out(step, log)
+            batches = self._prepared.held_out(self._workers.rank, self._workers.size, self._rows)
+            if losses := held_out_losses(self._engine, batches, self._prepared.languages, self._workers):
+                missing = sorted(set(self._prepared.held_out_missing) - set(losses))
+                by_language = {code: loss if math.isfinite(loss) else None for code, loss in losses.items()}
+                held_out_loss = sum(losses.values()) / len(losses)
+                log("held_out", step, {"held_out/loss": held_out_loss}, languages=by_language, missing=missing)
         if not self._is_at(step, self._retrieval_steps):
             return None
         accuracies = retrieval_accuracies(
@@ -249,12 +252,3 @@ class Scoring:
 
     def _is_at(self, step: int, every: int) -> bool:
         return bool(every) and (step % every == 0 or step == self._steps) and (step > 0 or self._has_start)
-
-    def _score_held_out(self, step: int, log: Callable[..., Any]) -> None:
-        batches = self._prepared.held_out(self._workers.rank, self._workers.size, self._rows)
-        losses = held_out_losses(self._engine, batches, self._prepared.languages, self._workers)
-        if losses:
-            missing = sorted(set(self._prepared.held_out_missing) - set(losses))
-            by_language = {code: loss if math.isfinite(loss) else None for code, loss in losses.items()}
-            mean = {"held_out/loss": sum(losses.values()) / len(losses)}
-            log("held_out", step, mean, languages=by_language, missing=missing)

@@ -26,7 +26,7 @@ from xalign_ray.objectives.objective import Compare, Compared, StepObjective, co
 from xalign_ray.streams.collate import IGNORED
 from xalign_ray.train.distributed import Workers, combine_hash, split_hash
 from xalign_ray.train.engine import Engine
-from xalign_ray.train.optimizers import rate_of
+from xalign_ray.train.optimizers import learning_rate
 
 RankBatch = Mapping[str, np.ndarray]
 MODEL_INPUTS = ("input_ids", "labels", "position_ids", "segment_ids", "language_ids", "example_ids")
@@ -240,7 +240,8 @@ class Stepper:
             totals = self._totals(step, batch, stop_asked, written, problem or self._wrong_rows(step, batch), waited)
         self._engine.begin(step)
         summed, logged = self._micro_steps(step, batch, totals)
-        rate = rate_of(self._config.train, step)
+        train = self._config.train
+        rate = learning_rate(train.schedule, step, train.max_steps, train.optimizer.learning_rate)
         with record_function("step/optimizer"):
             norm = self._engine.step(rate)
         self._model.after_step(self._workers.concatenate, totals.by_rank)

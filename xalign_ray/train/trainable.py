@@ -104,7 +104,9 @@ def places(encoder: AlignedEncoder) -> dict[nn.Parameter, int]:
     base, depth = encoder.hf.base_model, encoder.num_hidden_layers
     lists = (module for module in base.modules() if isinstance(module, nn.ModuleList) and len(module) == depth)
     if (layers := next(lists, None)) is None:
-        raise ConfigError(f"train.trainable: an encoder of the family {encoder.family.name} has no list of layers.")
+        raise ConfigError(
+            f"train.trainable: an encoder of the family {encoder.family.model_type} has no list of layers."
+        )
     of_layer = {parameter: n for n, layer in enumerate(layers, start=1) for parameter in layer.parameters()}
     found: dict[nn.Parameter, int] = {}
     place = 0

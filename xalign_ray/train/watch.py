@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch.distributed as dist
 
@@ -58,16 +57,13 @@ class StallWatch:
                 store = job_store()
                 store.set(f"beat/{self._workers.rank}", json.dumps([beat, name, step, doing]))
                 if self._workers.rank == 0:
-                    self._listen(store)
+                    for rank, (before, _) in self._heard.items():
+                        if store.check([f"beat/{rank}"]) and (heard := json.loads(store.get(f"beat/{rank}"))) != before:
+                            self._heard[rank] = heard, time.monotonic()
             except dist.DistError:
                 return  # rank 0, whose process holds the store, is gone: the next collective operation raises
             if self._workers.rank == 0 and time.monotonic() - since > self._limit and not self._over.is_set():
                 self._end(step)
-
-    def _listen(self, store: Any) -> None:
-        for rank, (before, _) in self._heard.items():
-            if store.check([f"beat/{rank}"]) and (beat := json.loads(store.get(f"beat/{rank}"))) != before:
-                self._heard[rank] = beat, time.monotonic()
 
     def _end(self, step: int) -> None:
         self._say(

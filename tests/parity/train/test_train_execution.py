@@ -196,7 +196,7 @@ def test_a_gpu_without_bf16_is_refused(monkeypatch: pytest.MonkeyPatch):
 def test_how_it_is_run_is_said_and_changes_no_fingerprint():
     plain = synthetic.config()
     other = synthetic.config(train__attention="dense", train__gradient_checkpointing=True, train__torch_compile=True)
-    said = [engine.describe(config.train, CPU) for config in (plain, other)]
+    said = [engine.describe(config.train, CPU, dense_only=False) for config in (plain, other)]
     assert said == ["varlen attention", "dense attention, gradient checkpointing, compiled"]
     assert encoder_of(plain).hf.config._attn_implementation == VARLEN
     assert encoder_of(other).hf.config._attn_implementation == DENSE

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import pytest
 import torch
 from torch import nn
 from transformers import get_wsd_schedule
 
-from xalign_ray.config.load import load_recipe
-from xalign_ray.config.training import AdamW
-from xalign_ray.train.optimizers import build_optimizer, learning_rate, rate_of
+from xalign_ray.config.training import AdamW, ScheduleConfig
+from xalign_ray.train.optimizers import build_optimizer, learning_rate
 
 
-def test_without_warm_up_the_first_step_has_the_peak():
-    assert learning_rate(0, 4, 0, 2.0) == 2.0
-
-
-def test_a_run_shorter_than_its_warm_up_only_rises():
-    assert [learning_rate(step, 2, 8, 9.0) for step in range(2)] == [1.0, 2.0]
+@pytest.mark.parametrize(
+    ("settings", "steps", "peak", "rates"),
+    [
+        pytest.param({}, 4, 2.0, [2.0, 1.5, 1.0, 0.5], id="without warm-up the first step has the peak"),
+        pytest.param({"warmup_steps": 8}, 2, 9.0, [1.0, 2.0], id="a run shorter than its warm-up only rises"),
+        pytest.param(
+            {"warmup_steps": 2, "decay_steps": 5}, 6, 3.0, [1.0, 2.0, 3.0, 2.25, 1.5, 0.75],
+            id="a decay longer than the rest begins behind the warm-up",
+        ),
+        pytest.param(
+            {"warmup_steps": 4, "decay_steps": 10}, 30, 0.003,
+            [0.0006, 0.0012, 0.0018, 0.0024, *[0.003] * 16, *(0.003 * (1 - step / 10) for step in range(10))],
+            id="the peak between warm-up and decay",
+        ),
+    ],
+)  # fmt: skip
+def test_rates_of_a_schedule(settings: dict[str, Any], steps: int, peak: float, rates: list[float]):
+    schedule = ScheduleConfig(**settings)
+    assert [learning_rate(schedule, step, steps, peak) for step in range(steps)] == pytest.approx(rates)
 
 
 def test_biases_and_layer_norms_are_not_decayed_and_frozen_weights_not_trained():
@@ -34,7 +48,7 @@ def test_biases_and_layer_norms_are_not_decayed_and_frozen_weights_not_trained()
 
 @pytest.mark.parametrize("decay_type", ["linear", "cosine", "1-sqrt"])
 @pytest.mark.parametrize("low", [0.0, 0.02])
-def test_warm_up_stable_decay_is_that_of_transformers(decay_type: str, low: float):
+def test_warm_up_stable_decay_is_that_of_transformers(decay_type: Literal["linear", "cosine", "1-sqrt"], low: float):
     """After the warm-up, whose first rate is 0 there."""
     steps, warmup, decay = 40, 5, 12
     weight = nn.Parameter(torch.zeros(1))
@@ -46,19 +60,7 @@ def test_warm_up_stable_decay_is_that_of_transformers(decay_type: str, low: floa
         decay_type=decay_type,
         min_lr_ratio=low,
     )
-    ours = [learning_rate(step, steps, warmup, 2.0, decay, decay_type, low) for step in range(warmup, steps)]
+    schedule = ScheduleConfig(warmup_steps=warmup, decay_steps=decay, decay_type=decay_type, min_lr_ratio=low)
+    ours = [learning_rate(schedule, step, steps, 2.0) for step in range(warmup, steps)]
     assert ours == pytest.approx([2.0 * theirs.lr_lambdas[0](step) for step in range(warmup, steps)], rel=1e-12)
     assert ours[: steps - decay - warmup] == [2.0] * (steps - decay - warmup)
-
-
-def test_a_decay_that_is_longer_than_what_the_warm_up_leaves_begins_behind_it():
-    assert [learning_rate(step, 6, 2, 3.0, 5) for step in range(6)] == [1.0, 2.0, 3.0, 2.25, 1.5, 0.75]
-
-
-def test_a_step_s_rate_is_that_of_the_recipe_s_schedule():
-    settings = ["train.max_steps=30", "train.schedule={warmup_steps: 4, decay_steps: 10}"]
-    train = load_recipe("tiny/mlm", settings).config.train
-    rates = [rate_of(train, step) for step in range(30)]
-    assert rates[:5] == pytest.approx([0.0006, 0.0012, 0.0018, 0.0024, 0.003])
-    assert rates[5:20] == pytest.approx([0.003] * 15)
-    assert rates[20:] == pytest.approx([0.003 * (1 - step / 10) for step in range(10)])

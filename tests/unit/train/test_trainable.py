@@ -54,3 +54,12 @@ def test_a_layer_that_the_encoder_lacks_is_refused() -> None:
     train = TrainConfig(max_steps=4, global_batch_size=8, trainable="layers:4-")
     with pytest.raises(ConfigError, match=r"train\.trainable names layers:4-, but the encoder has 3 layers"):
         Trainable(encoder_of("bert"), train)
+
+
+def test_an_encoder_without_a_list_of_layers_is_refused() -> None:
+    encoder = encoder_of("bert")
+    base: Any = encoder.hf.base_model
+    base.encoder.layer = None
+    train = TrainConfig(max_steps=4, global_batch_size=8, trainable="head")
+    with pytest.raises(ConfigError, match="an encoder of the family bert has no list of layers"):
+        Trainable(encoder, train)
