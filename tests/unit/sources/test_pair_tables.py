@@ -19,6 +19,7 @@ from pyarrow import ipc, parquet
 from tests.unit.sources.broken import read_until_broken
 from xalign_ray.config.sources import ParallelCorpus
 from xalign_ray.errors import DataError
+from xalign_ray.sources import records as splitting
 from xalign_ray.sources.csv_rows import AS_TEXT, BACKSLASH, UNQUOTED
 from xalign_ray.sources.formats import parts, read, read_part
 from xalign_ray.sources.records import BadRow, Document, Pair
@@ -328,6 +329,19 @@ def test_empty_and_missing_cells_of_parquet(tmp_path: Path) -> None:
     struct = [{"en": "a", "de": "A"}, None, {"en": "b", "de": None}]
     nested = write_parquet(tmp_path / "y.parquet", {"translation": struct})
     assert bad_rows("parquet", nested) == [(2, "both sides are empty"), (3, "one side is empty")]
+
+
+def test_row_groups_are_dealt_to_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(f"a{n}", f"b{n}") for n in range(100)]
+    english, german = map(list, zip(*rows, strict=True))
+    path = write_parquet(tmp_path / "x.parquet", {"en": english, "de": german}, 10)
+    monkeypatch.setattr("xalign_ray.sources.columnar.PART_BYTES", 600)
+    cut = parts("parquet", [str(path)], "pairs")
+    assert len(cut) > 2
+    found = [record for part in cut for record in read_part(part, ["en", "de"])]
+    assert [one.texts for one in found if isinstance(one, Pair)] == rows
+    assert [one.line for one in found if isinstance(one, Pair)] == list(range(1, 101))
+    assert sum(splitting.count_bytes(cut)) == pytest.approx(path.stat().st_size)
 
 
 @pytest.mark.parametrize("stream", [True, False])
