@@ -99,10 +99,10 @@ def find_code(path: str) -> Any:
 def _explain(error: Exception, name: str) -> str:
     """File and line of an error of a module's import, its name where Python gives neither (a null byte); the reason."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
-    place = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else name
+    position = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else name
     if not isinstance(error, SyntaxError):
-        return f"{place}: {type(error).__name__}: {first_sentence(error)}".rstrip(".")
-    return f"{error.filename}, line {error.lineno or 0}: {error.msg}" if error.filename else f"{place}: {error.msg}"
+        return f"{position}: {type(error).__name__}: {first_sentence(error)}".rstrip(".")
+    return f"{error.filename}, line {error.lineno or 0}: {error.msg}" if error.filename else f"{position}: {error.msg}"
 
 
 def _add(choice: type[Frozen], added: dict, of_package: Mapping[str, type[Frozen]]) -> str:

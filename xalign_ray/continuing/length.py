@@ -52,7 +52,7 @@ def one_pass(exact: float, data: str) -> tuple[int, str]:
 
     Args:
         exact: steps of one pass, not rounded.
-        data: what is passed over, for the sentence.
+        data: description of the data, for the sentence.
     """
     rounded = max(1, round(exact))
     steps = min(max(rounded, min(FLOOR, round(MOST_PASSES * exact))), CAP)
@@ -85,7 +85,7 @@ def steps_of_time(lines: FiveLines, recipe: Recipe, output: Path, bytes_of_pair:
         rows = config.train.pairs_per_step * bytes_of_pair / BYTES_OF_TOKEN / config.data.capacity
         train = config.train.model_copy(update={"global_batch_size": max(shape.workers, round(rows))})
         config = config.model_copy(update={"train": train})
-    cost = estimate(at_most(config), subject, shape, rate, prices)
+    cost = estimate(at_most(config), subject, shape, rate)
     if not isinstance(cost, Estimate):
         raise ConfigError(f"The run does not fit {shape}: {cost}.")
     if lines.budget is None:
