@@ -164,6 +164,7 @@ _OF_PAPERS = "tatoeba_accuracy_from_english"
 _POOLING = {"tatoeba_accuracy_cls": "cls"}  # of the layers of a metric, where it is not the mean
 _TATOEBA_TITLE = "Sentence retrieval (Tatoeba)"
 PairPaths = tuple[Path, Path]  # line i of the first translates line i of the second, which is English
+_Pairs = dict[str, tuple[PairPaths, list[str], list[str]]]  # by language the files, and the sentences of each
 
 
 class TatoebaTask(SentenceTask):
@@ -211,61 +212,51 @@ class TatoebaTask(SentenceTask):
         ),
     )  # fmt: skip
 
-    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
-        """Reads all pairs of files."""
-        pairs = find_pairs(data, languages)
-        for paths in pairs.values():
-            read_pair(paths)
-        return [ENGLISH, *pairs]
+    def read(self, data: Path, languages: Sequence[str] | None) -> tuple[Collection[str], tuple[str, _Pairs]]:
+        pairs = {language: (paths, *read_pair(paths)) for language, paths in find_pairs(data, languages).items()}
+        return [ENGLISH, *pairs], (data.resolve().name, pairs)
 
     def score_all(
-        self,
-        vectors: SentenceVectors,
-        data: Path,
-        languages: Sequence[str] | None,
-        predictions: Path | None = None,
+        self, vectors: SentenceVectors, test: tuple[str, _Pairs], predictions: Path | None = None
     ) -> Iterator[Score]:
-        for language, paths in find_pairs(data, languages).items():
-            yield from self._score_pair(vectors, paths, language, data.resolve().name, predictions)
-
-    def _score_pair(
-        self, vectors: SentenceVectors, paths: PairPaths, language: str, split: str, predictions: Path | None
-    ) -> Iterator[Score]:
-        other, english = read_pair(paths)
-        encoder, device = vectors.encoder, str(vectors.encoder.model.device)
-        left, left_layers = vectors.layers(other, language, "mean", "cls")
-        right, right_layers = vectors.layers(english, ENGLISH, "mean", "cls")
-        by_own_vectors = neighbours_by_metric(left, right, device)
-        by_mean = neighbours_by_metric(left_layers["mean"], right_layers["mean"], device)
-        right_at = {metric: dict(enumerate(map(are_own, layers))) for metric, layers in by_mean.items()}
-        first_token = layer_neighbours(left_layers["cls"], right_layers["cls"], device=device)
-        right_at["tatoeba_accuracy_cls"] = dict(enumerate(map(are_own, first_token[1:]), start=1))
-        if predictions:
-            rows: dict[str, object] = {
-                metric: [layer_hits.tolist() for layer_hits in layers] for metric, layers in by_own_vectors.items()
-            }
+        (split, pairs), encoder = test, vectors.encoder
+        device = str(encoder.model.device)
+        for language, (paths, other, english) in pairs.items():
+            left, left_layers = vectors.layers(other, language, "mean", "cls")
+            right, right_layers = vectors.layers(english, ENGLISH, "mean", "cls")
+            by_own_vectors = neighbours_by_metric(left, right, device)
+            by_mean = neighbours_by_metric(left_layers["mean"], right_layers["mean"], device)
+            right_at = {metric: dict(enumerate(map(are_own, layers))) for metric, layers in by_mean.items()}
+            first_token = layer_neighbours(left_layers["cls"], right_layers["cls"], device=device)
+            right_at["tatoeba_accuracy_cls"] = dict(enumerate(map(are_own, first_token[1:]), start=1))
+            if predictions:
+                rows: dict[str, object] = {
+                    metric: [layer_hits.tolist() for layer_hits in layers] for metric, layers in by_own_vectors.items()
+                }
+                for metric, layers in right_at.items():
+                    rows |= {right_key(metric, layer): right_ones(hits) for layer, hits in layers.items()}
+                write_rows(predictions / f"{language}.jsonl", rows)
+            pieces, english_pieces = (sum(map(len, encoder.inputs.piece_texts(texts))) for texts in (other, english))
+            measures: list[tuple[str, float, dict[str, Any]]] = [
+                ("tokenization_premium", pieces / max(english_pieces, 1), {"layer": None, "pooling": None}),
+                *((metric, float(are_own(layer).mean()), {}) for metric, (layer,) in by_own_vectors.items()),
+                *((name, layer_cosines(left, right, shift)[0], {}) for name, shift in _COSINES.items()),
+            ]
             for metric, layers in right_at.items():
-                rows |= {right_key(metric, layer): right_ones(hits) for layer, hits in layers.items()}
-            write_rows(predictions / f"{language}.jsonl", rows)
-        pieces, english_pieces = (sum(map(len, encoder.inputs.piece_texts(texts))) for texts in (other, english))
-        measures: list[tuple[str, float, dict[str, Any]]] = [
-            ("tokenization_premium", pieces / max(english_pieces, 1), {"layer": None, "pooling": None}),
-            *((metric, float(are_own(layer).mean()), {}) for metric, (layer,) in by_own_vectors.items()),
-            *((name, layer_cosines(left, right, shift)[0], {}) for name, shift in _COSINES.items()),
-        ]
-        for metric, layers in right_at.items():
-            accuracies = [float(hits.mean()) for hits in layers.values()]
-            pooling = _POOLING.get(metric, "mean")
-            if pooling == "mean":
-                measures.append((metric, mean_of_last(accuracies), {"layer": LAST_FOUR, "pooling": pooling}))
-            for layer, accuracy in zip(layers, accuracies, strict=True):
-                measures.append((metric, accuracy, {"layer": layer, "pooling": pooling}))
-        if not vectors.rule.is_own:  # what papers print of encoders that were made for no vector comes first
-            measures.sort(key=lambda layer_hits: (layer_hits[0], layer_hits[2].get("layer")) != (_OF_PAPERS, LAST_FOUR))
-        test_set = hash_value([*map(hash_file, paths)])
-        for metric, value, where in measures:
-            measure = Measure(value, 1 / len(other) if metric.startswith("tatoeba_accuracy") else None, len(other))
-            yield from self.scores_of(vectors, split, language, test_set, {metric: measure}, **where)
+                accuracies = [float(hits.mean()) for hits in layers.values()]
+                pooling = _POOLING.get(metric, "mean")
+                if pooling == "mean":
+                    measures.append((metric, mean_of_last(accuracies), {"layer": LAST_FOUR, "pooling": pooling}))
+                for layer, accuracy in zip(layers, accuracies, strict=True):
+                    measures.append((metric, accuracy, {"layer": layer, "pooling": pooling}))
+            if not vectors.rule.is_own:  # what papers print of encoders that were made for no vector comes first
+                measures.sort(
+                    key=lambda layer_hits: (layer_hits[0], layer_hits[2].get("layer")) != (_OF_PAPERS, LAST_FOUR)
+                )
+            test_set = hash_value([*map(hash_file, paths)])
+            for metric, value, where in measures:
+                measure = Measure(value, 1 / len(other) if metric.startswith("tatoeba_accuracy") else None, len(other))
+                yield from self.scores_of(vectors, split, language, test_set, {metric: measure}, **where)
 
     def measure_again(self, score: Score, rows: Mapping[str, Any]) -> Measure | None:
         """The headline that neighbours give: of sentence i its own translation is candidate i.
@@ -390,15 +381,16 @@ class RetrievalTask(SentenceTask):
         hits = rows.get(right_key(score.metric, score.layer))
         return Measure(sum(map(int, hits)) / 2 / len(hits), score.chance, len(hits)) if hits else None
 
-    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
-        """Reads all pairs."""
-        return {code for pairs in read_translations(data, languages).values() for code in pairs.languages}
-
-    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+    def read(
+        self, data: Path, languages: Sequence[str] | None
+    ) -> tuple[Collection[str], dict[str, TranslatedSentences]]:
         sets = read_translations(data, languages)
-        pool, device = MixedPool(MAX_POOL // (2 * len(sets))), str(vectors.encoder.model.device)
+        return {code for pairs in sets.values() for code in pairs.languages}, sets
+
+    def score_all(self, vectors: SentenceVectors, test: dict[str, TranslatedSentences]) -> Iterator[Score]:
+        pool, device = MixedPool(MAX_POOL // (2 * len(test))), str(vectors.encoder.model.device)
         english = lru_cache(maxsize=1)(vectors.layers)  # NTREX and FLORES have one English side for all languages
-        for language, pairs in sets.items():
+        for language, pairs in test.items():
             if pairs.duplicates:
                 copies = f"{pairs.duplicates:,} of {2 * len(pairs):,} sentences stand in it more than once"
                 say(f"{pairs.split} ({language}): {copies}; to find a copy of the translation is right.")
@@ -413,8 +405,8 @@ class RetrievalTask(SentenceTask):
             for layer, values in results:
                 measures = {metric: Measure(value, 1 / len(pairs), len(pairs)) for metric, value in values.items()}
                 yield from self.scores_of(vectors, pairs.split, language, test_set, measures, layer=layer)
-        if len(sets) > 1:
-            split, test_set = next(iter(sets.values())).split, hash_value([*pool.places])
+        if len(test) > 1:
+            split, test_set = next(iter(test.values())).split, hash_value([*pool.places])
             mixed = pool.measures(device)
             own_first = [1 - measures[_OTHER].value for measures in mixed.values()]
             say(f"First hits in the query's own language, of {len(pool.places):,} sentences: {np.mean(own_first):.1%}.")

@@ -77,6 +77,9 @@ def language_of_texts(path: str, code: str, texts: Sequence[str], what: str) -> 
     )
 
 
+_Test = tuple[str, dict[str, list[ScoredRow]]]  # the split, and the rows of each language
+
+
 class ScoredPairsTask(SentenceTask):
     """Spearman's correlation of cosine and human score, in each language and as a mean over them.
 
@@ -92,21 +95,22 @@ class ScoredPairsTask(SentenceTask):
         ),
     )  # fmt: skip
 
-    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
-        """Reads all pairs."""
-        return _read(data, languages)
+    def read(self, data: Path, languages: Sequence[str] | None) -> tuple[Collection[str], _Test]:
+        rows = _read(data, languages)
+        return rows, (data.resolve().name, rows)
 
-    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+    def score_all(self, vectors: SentenceVectors, test: _Test) -> Iterator[Score]:
         from scipy.stats import spearmanr  # half a second
 
-        for language, rows in _read(data, languages).items():
+        split, rows_of = test
+        for language, rows in rows_of.items():
             _, *sides, scores = zip(*rows, strict=True)
             first, second = (unit_rows(vectors.encode(side, language)).astype(np.float64) for side in sides)
             correlation: Any = spearmanr((first * second).sum(axis=1), scores)
             value = float(np.nan_to_num(correlation.statistic))  # of equal cosines there is no correlation
             measure = Measure(value, None, len(rows))
             test_set = hash_value([list(row) for row in rows])
-            yield from self.scores_of(vectors, data.resolve().name, language, test_set, {"sts_spearman": measure})
+            yield from self.scores_of(vectors, split, language, test_set, {"sts_spearman": measure})
 
 
 def _read(data: Path, languages: Sequence[str] | None) -> dict[str, list[ScoredRow]]:

@@ -43,6 +43,8 @@ _FLORES = [
     for name in (f"{code}.{split}", f"*/{code}.{split}", f"{split}/{code}.(jsonl|parquet)")
 ]
 _HARD = "_to_english_hard"
+# The split; the file and the sentences of each language; the synthetic English negatives.
+_Test = tuple[str, dict[str, Path], dict[str, list[str]], list[str]]
 _NTREX = ["newstest2019-(src|ref).{language}.txt(.gz|)", "{language}.txt(.gz|)"]
 
 
@@ -86,25 +88,25 @@ class XsimTask(SentenceTask):
             for end, (where, meaning) in ends.items()
         )
 
-    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
-        _, files = self.files(data, languages)
-        lengths = {path: len(parallel_sentences(path)) for path in files.values()}
-        usual = Counter(lengths.values()).most_common(1)[0][0]
-        for path, length in lengths.items():
-            if length != usual:
-                raise DataError(f"{path} has {length:,} sentences, and others {usual:,}; line i must translate line i.")
-        return files
-
-    def score_all(self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None) -> Iterator[Score]:
+    def read(self, data: Path, languages: Sequence[str] | None) -> tuple[Collection[str], _Test]:
         split, files = self.files(data, languages)
-        english, hard = parallel_sentences(files[ENGLISH]), _negatives(data, files[ENGLISH])
+        texts = {language: parallel_sentences(path) for language, path in files.items()}
+        usual = Counter(map(len, texts.values())).most_common(1)[0][0]
+        for language, path in files.items():
+            if (length := len(texts[language])) != usual:
+                raise DataError(f"{path} has {length:,} sentences, and others {usual:,}; line i must translate line i.")
+        return files, (split, files, texts, _negatives(data, files[ENGLISH]))
+
+    def score_all(self, vectors: SentenceVectors, test: _Test) -> Iterator[Score]:
+        split, files, texts_of, hard = test
+        english = texts_of[ENGLISH]
         of_english = unit_rows(vectors.encode([*english, *hard], ENGLISH))
         numbers_of_english, device = _numbers([*english, *hard]), str(vectors.encoder.model.device)
         errors: list[tuple[float, float]] = []
         for language, path in files.items():
             if language == ENGLISH:
                 continue
-            texts = parallel_sentences(path)
+            texts = texts_of[language]
             of_texts, count = unit_rows(vectors.encode(texts, language)), len(texts)
             numbers = _numbers(texts), numbers_of_english[:count]
             forth, back = right_by_margin(of_texts, of_english[:count], *numbers, device)

@@ -152,18 +152,28 @@ class SentenceTask(Task):
         from xalign_ray.models.vectors import SentenceVectors
 
         assert data is not None
-        spoken = self.check_data(data, languages)
+        spoken, test = self.read(data, languages)  # before the encoder is opened, which may take minutes
         vectors = SentenceVectors(open_encoder(encoder), device, prompt)
         say(f"Sentence vectors: {vectors.rule.words}.")
         vectors.encoder.inputs.check_languages(spoken)
-        scores = [*self.score_all(vectors, data, languages, **kept)]
+        scores = [*self.score_all(vectors, test, **kept)]
         return scores + average_languages(scores)
 
+    def check_data(self, data: Path, languages: Sequence[str] | None = None) -> Collection[str]:
+        """Reads all that is scored."""
+        return self.read(data, languages)[0]
+
     @abstractmethod
-    def score_all(
-        self, vectors: SentenceVectors, data: Path, languages: Sequence[str] | None, **kept: Any
-    ) -> Iterator[Score]:
-        """The scores of each language."""
+    def read(self, data: Path, languages: Sequence[str] | None) -> tuple[Collection[str], Any]:
+        """The languages that occur in the data, and what `score_all` takes of it.
+
+        Raises:
+            DataError: see `check_data`.
+        """
+
+    @abstractmethod
+    def score_all(self, vectors: SentenceVectors, test: Any, **kept: Any) -> Iterator[Score]:
+        """The scores of each language of what was read."""
 
     def scores_of(
         self,

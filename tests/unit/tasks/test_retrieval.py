@@ -191,7 +191,9 @@ def test_duplicates_are_counted_and_said(
     found = headlines(RETRIEVAL.evaluate(str(folder), data))
     once = slow(folder, "", "mean")
     assert {metric: found[metric] for metric in once} == pytest.approx(once)
-    assert "test.csv (de): 18 of 36 sentences stand in it more than once; to find a copy" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "test.csv (de): 18 of 36 sentences stand in it more than once; to find a copy" in said
+    assert said.count("test.csv: CSV, columns de and en, 18 pairs") == 1, "data are read once"
 
 
 def test_pairs_of_two_languages_are_joined_in_either_order() -> None:
