@@ -405,7 +405,7 @@ def record_as_json(record: Record) -> dict[str, Any]:
 
 
 def split_notes(counts: Mapping[str, int]) -> tuple[Counter[str], Counter[str]]:
-    """Counts of rows that were left out, by reason, and of what was noted, both as readers count them."""
+    """The counts that readers make, parted: rows left out, by reason; and notes."""
     notes = Counter({what.removeprefix(NOTED): count for what, count in counts.items() if what.startswith(NOTED)})
     return Counter({what: count for what, count in counts.items() if not what.startswith(NOTED)}), notes
 

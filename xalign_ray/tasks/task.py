@@ -173,7 +173,7 @@ class SentenceTask(Task):
 
     @abstractmethod
     def score_all(self, vectors: SentenceVectors, test: Any, **kept: Any) -> Iterator[Score]:
-        """The scores of each language of what was read."""
+        """The scores of each language; `test` comes from `read`."""
 
     def scores_of(
         self,

@@ -177,7 +177,7 @@ class Scoring:
         if retrieval_steps is None or (held_out_steps is None and self._has_loss):
             affordable = int(SHARE * self._cost_of_training(config) / self._cost_of_scoring())
             self._points = max(1, min(self._points, affordable))
-        self._has_start = self._points > 2  # of fewer scorings, those of the end and the middle are worth more
+        self._has_start = self._points > 2  # where there are fewer, the end and the middle are worth more
         interval = math.ceil(self._steps / max(1, self._points - self._has_start))
         self._held_out_steps = interval if held_out_steps is None else held_out_steps
         self._retrieval_steps = interval if retrieval_steps is None else retrieval_steps
