@@ -142,7 +142,7 @@ def _plan(name: str, shapes: list[Any]) -> list[str]:
         f"{limit}{operations * steps:.1e}" if steps else f"{limit}{operations:.1e} a step",
     ]
     for shape in shapes:
-        cost = estimate(config, subject, shape, None, {})
+        cost = estimate(config, subject, shape, None)
         if isinstance(cost, Estimate):
             time = f"{duration(cost.step_s / 3600)} a step" if cost.hours is None else duration(cost.hours)
             cells += [f"{cost.memory / GIB:.1f}", time, str(cost.data_cores)]
